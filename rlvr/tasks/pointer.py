@@ -1,0 +1,121 @@
+"""Multi-hop pointer chasing: follow a mapping over letters k times, writing down each stop.
+
+The prompt lists the mapping of ``n`` letters as pairs in random order, then a start letter and a hop count,
+``ab,ca,bc,?a2:``; the demonstration writes the ``k`` letters passed, a bar, the answer and an end sign, ``bc|c$``. The
+mapping is one random cycle, so every hop goes to another letter. An answer is right when the first character after the
+first ``|`` is the right letter, whatever stands before or after: what the verdict does not check is left free on purpose.
+
+Each problem carries an ``offset``: where in the context its prompt begins. A policy with absolute positions thereby meets
+every position in training up to a bound, and how far a longer prompt reaches beyond that bound decides whether it works.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlvr.types import Problem, Verdict
+
+__all__ = ["Pointer"]
+
+LETTERS = "abcdefghijklmnop"
+MAX_HOPS = 9
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The pointer world of ``letters`` letters; ``slack`` is how far past the chain a completion may run.
+
+    Completions are cut at ``k + slack`` characters. Failure kinds: ``lookup`` (one of the first k hops is wrong),
+    ``no_bar`` (the hops are right but no ``|`` before the limit), ``overshoot`` and ``undershoot`` (a ``|`` after more or
+    fewer than k right hops), ``format`` (anything else). The middle three are failures of *stopping*.
+
+    >>> task, rng = Pointer(), np.random.default_rng(0)
+    >>> problem = task.problem(rng, n=4, k=2)
+    >>> task.verify(problem, task.gold(problem)).kind
+    'correct'
+    """
+
+    max_offset: int = 14
+    slack: int = 5
+    name: str = "pointer"
+    alphabet: str = LETTERS + ",?:" + "".join(map(str, range(1, MAX_HOPS + 1))) + "|$"
+    eos: str = "$"
+    kinds: tuple[str, ...] = ("lookup", "no_bar", "overshoot", "undershoot", "format")
+    stopping: tuple[str, ...] = ("no_bar", "overshoot", "undershoot")
+
+    def problem(
+        self,
+        generator: np.random.Generator,
+        n: int | tuple[int, int] = (4, 8),
+        k: int | tuple[int, int] = (1, 7),
+    ) -> Problem:
+        """A problem over ``n`` letters with ``k`` hops; each a number or an inclusive range.
+
+        >>> Pointer().problem(np.random.default_rng(0), n=4, k=(1, 3)).meta["n"]
+        4
+        """
+        n = _draw(generator, "n", n, 2, len(LETTERS))
+        k = _draw(generator, "k", k, 1, MAX_HOPS)
+        cycle = [LETTERS[i] for i in generator.permutation(len(LETTERS))[:n]]
+        pairs = [cycle[i] + cycle[(i + 1) % n] for i in generator.permutation(n)]
+        start = int(generator.integers(n))
+        orbit = "".join(cycle[(start + hop) % n] for hop in range(1, k + self.slack + 1))
+        meta = {"n": n, "k": k, "offset": int(generator.integers(self.max_offset + 1)), "orbit": orbit}
+        return Problem(",".join(pairs) + f",?{cycle[start]}{k}:", orbit[k - 1], meta)
+
+    def gold(self, problem: Problem) -> str:
+        """The full chain: the k letters passed, the bar, the answer, the end sign.
+
+        >>> Pointer().gold(Problem("ab,ba,?a1:", "b", {"k": 1, "orbit": "bababa"}))
+        'b|b$'
+        """
+        return problem.meta["orbit"][: problem.meta["k"]] + f"|{problem.answer}{self.eos}"
+
+    def direct(self, problem: Problem) -> str:
+        """The answer without a chain.
+
+        >>> Pointer().direct(Problem("ab,ba,?a1:", "b", {"k": 1}))
+        '|b$'
+        """
+        return f"|{problem.answer}{self.eos}"
+
+    def limit(self, problem: Problem) -> int:
+        """``k + slack`` tokens.
+
+        >>> Pointer().limit(Problem("ab,ba,?a1:", "b", {"k": 1}))
+        6
+        """
+        return problem.meta["k"] + self.slack
+
+    def verify(self, problem: Problem, text: str) -> Verdict:
+        """Judge a text by its first bar; see the class for the kinds.
+
+        >>> problem = Problem("ab,ba,?a2:", "a", {"k": 2, "orbit": "bababab"})
+        >>> [Pointer().verify(problem, text).kind for text in ("ba|a$", "bab|b$", "b|b$", "bababab", "bb|b$")]
+        ['correct', 'overshoot', 'undershoot', 'no_bar', 'lookup']
+        """
+        chain, bar, tail = text.partition("|")
+        answer = tail[0] if tail and tail[0] in LETTERS else None
+        if bar and answer == problem.answer:
+            return Verdict(True, "correct", answer)
+        return Verdict(False, self._kind(problem, chain, bool(bar), self.eos in chain), answer)
+
+    def _kind(self, problem: Problem, chain: str, bar: bool, ended: bool) -> str:
+        k, orbit = problem.meta["k"], problem.meta["orbit"]
+        if ended or any(letter not in LETTERS for letter in chain[: len(orbit)]):
+            return "format"
+        if chain[:k] != orbit[: min(k, len(chain))]:
+            return "lookup"
+        if not bar:
+            return "no_bar" if len(chain) > k else "format"
+        if len(chain) == k:
+            return "format"
+        return "overshoot" if len(chain) > k else "undershoot"
+
+
+def _draw(generator: np.random.Generator, name: str, wanted: int | tuple[int, int], low: int, high: int) -> int:
+    bounds = tuple(wanted) if isinstance(wanted, (tuple, list)) else (wanted, wanted)
+    whole = all(isinstance(bound, (int, np.integer)) and not isinstance(bound, bool) for bound in bounds)
+    if not (whole and len(bounds) == 2 and low <= bounds[0] <= bounds[1] <= high):
+        raise ValueError(f"pointer: {name} = {wanted!r}; accepted are whole numbers or ranges within {low}..{high}")
+    return int(generator.integers(bounds[0], bounds[1] + 1))
