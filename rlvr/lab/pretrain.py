@@ -1,0 +1,62 @@
+"""Base models: policies whose abilities and habits are known, because a recipe made them. Cached by the recipe's hash."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import rlvr
+from rlvr.lab.recipe import Recipe
+from rlvr.lab.train import OnStep, train
+
+__all__ = ["BASES", "base_folder", "base_recipe", "make_base", "start_of"]
+
+COT_L2 = Recipe(
+    preset="sft",
+    difficulty={"n": (4, 8), "k": (1, 7)},
+    base=None,
+    shape={"layers": 2, "width": 64, "heads": 4},
+    steps=1500,
+    prompts_per_step=32,
+    learning_rate=2e-3,
+    schedule="cosine",
+    warmup_steps=100,
+    adam_betas=(0.9, 0.98),
+    checkpoint_every=200,
+)
+
+BASES: Mapping[str, Recipe] = {"cot_L2": COT_L2}
+"""Base recipes by name: ``cot_L2`` learned the pointer task with chains on n = 4-8 and has two layers."""
+
+
+def base_recipe(name: str, seed: int) -> Recipe:
+    """The recipe of a registered base.
+
+    >>> base_recipe("cot_L2", 3).seed
+    3
+    """
+    if name not in BASES:
+        raise ValueError(f"base {name!r} is unknown; accepted: {', '.join(BASES)}, or a run folder")
+    return replace(BASES[name], seed=seed)
+
+
+def base_folder(name: str, recipe: Recipe, root: Path) -> Path:
+    """Where a base lives: its name, seed and the hash of its recipe, so that a changed recipe is another folder.
+
+    >>> base_folder("cot_L2", base_recipe("cot_L2", 0), Path("runs")).name.startswith("cot_L2-s0-")
+    True
+    """
+    return Path(root) / "bases" / f"{name}-s{recipe.seed}-{recipe.digest()}-v{rlvr.__version__}"
+
+
+def make_base(name: str, recipe: Recipe, root: Path, on_step: OnStep = lambda step, metrics: None) -> Path:
+    """The run folder of a base, trained now if it isn't there yet."""
+    return train(base_folder(name, recipe, root), recipe, on_step=on_step)
+
+
+def start_of(recipe: Recipe, root: Path, on_step: OnStep = lambda step, metrics: None) -> Path | None:
+    """The run folder that a recipe starts from: a registered base (made if need be), a run folder, or none."""
+    if recipe.base is None:
+        return None
+    if recipe.base not in BASES and Path(recipe.base, "config.json").is_file():
+        return Path(recipe.base)
+    return make_base(recipe.base, base_recipe(recipe.base, recipe.base_seed), root, on_step)
