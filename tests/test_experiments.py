@@ -1,0 +1,175 @@
+"""Experiments end to end at toy size: nothing is done twice, nothing stale is compared, rules see folders only."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlvr.experiments import EXPERIMENTS, Plan, Results, experiment_named, judge, run_experiment
+from rlvr.experiments.base import over, percent
+from rlvr.experiments.runner import results_of
+from rlvr.lab import store
+from rlvr.stats import Interval
+
+
+def toy(name: str = "rl_vs_sft", **changes):
+    experiment = EXPERIMENTS[name]
+    base = replace(experiment.base, steps=4, prompts_per_step=4, shape={"width": 16, "heads": 2}, checkpoint_every=2)
+    arms = {
+        arm: replace(recipe, steps=3, prompts_per_step=4, group_size=2, eval_every=2, checkpoint_every=2, record=(0, 2))
+        for arm, recipe in experiment.arms.items()
+    }
+    small = replace(experiment, base=base, arms=arms, problems_per_hop=1, samples=2, seeds=(0, 1))
+    return replace(small, **changes)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    return run_experiment(toy(), Plan(tmp_path_factory.mktemp("runs"), jobs=2))
+
+
+def test_every_arm_and_seed_is_there_with_its_evaluations(finished: Path) -> None:
+    summary, results = results_of(finished)
+    assert summary["preliminary"] and summary["seeds"] == [0, 1]
+    for arm in ("base", *summary["arms"]):
+        for seed in summary["seeds"]:
+            assert store.is_finished(results.run(arm, seed))
+            assert results.accuracy(arm, "n12").shape == (2, 4)
+    assert results.metrics("grpo", "accuracy").shape == (2, 3)
+    assert np.isnan(results.metrics("sft", "accuracy")).all()  # demonstrations have no accuracy
+    assert len(results.curve("grpo", 0, "n12")) == 3  # steps 0 and 2, and the end
+    assert sum(results.kinds("base", 0, "n8").values()) == 4
+
+
+def test_every_claim_has_a_verdict_with_value_and_words(finished: Path) -> None:
+    summary, _ = results_of(finished)
+    assert [row["id"] for row in summary["claims"]] == [claim.id for claim in EXPERIMENTS["rl_vs_sft"].claims]
+    for row in summary["claims"]:
+        assert row["verdict"] in ("holds", "differs", "undecided")
+        assert row["measured"] and row["rule"] and row["lecture"]
+
+
+def test_common_random_numbers_across_arms(finished: Path) -> None:
+    _, results = results_of(finished)
+    tables = [store.read_rollouts(results.run(arm, 0), steps=[0]).to_pylist() for arm in ("rft", "grpo")]
+    for key in ("prompt", "completion", "logps"):
+        assert [row[key] for row in tables[0]] == [row[key] for row in tables[1]]
+    demonstrations = store.read_rollouts(results.run("sft", 0), steps=[0]).to_pylist()
+    assert [row["prompt"] for row in demonstrations] == [row["prompt"] for row in tables[0][::2]]
+
+
+def test_finished_work_is_reused_and_stale_work_is_not(finished: Path) -> None:
+    stamps = {path: path.stat().st_mtime_ns for path in finished.rglob("model.safetensors")}
+    run_experiment(toy(), Plan(finished.parent, jobs=1))
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("model.safetensors")} == stamps
+    changed = toy()
+    changed = replace(changed, arms=changed.arms | {"rft": replace(changed.arms["rft"], learning_rate=1e-5)})
+    run_experiment(changed, Plan(finished.parent, jobs=1))
+    redone = {p.parent.name for p in finished.rglob("model.safetensors") if p.stat().st_mtime_ns != stamps[p]}
+    assert redone == {"rft-s0", "rft-s1"}
+    run_experiment(toy(), Plan(finished.parent, jobs=2))
+
+
+def test_force_redoes_bases_too_and_gives_the_same_numbers(finished: Path) -> None:
+    def weights() -> dict[str, bytes]:
+        root = finished.parent
+        return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("model.safetensors")}
+
+    before, old = weights(), {p: p.stat().st_mtime_ns for p in finished.parent.rglob("model.safetensors")}
+    run_experiment(toy(), Plan(finished.parent, jobs=2, force=True))
+    assert weights() == before
+    bases = {p for p in old if p.parent.parent.name == "bases"}
+    assert all(p.stat().st_mtime_ns != old[p] for p in bases)
+
+
+def test_a_failing_job_stops_the_run_with_its_own_error(tmp_path: Path) -> None:
+    broken = toy(sizes=(8, 99))
+    with pytest.raises(ValueError, match="n = 99"):
+        run_experiment(broken, Plan(tmp_path, jobs=2))
+
+
+def test_quick_is_a_folder_of_its_own_and_labelled(tmp_path: Path) -> None:
+    folder = run_experiment(toy(), Plan(tmp_path, jobs=2, quick=True))
+    summary, _ = results_of(folder)
+    assert folder.name == "rl_vs_sft-quick" and summary["quick"] and summary["seeds"] == [0]
+    assert "--quick" in summary["command"]
+
+
+def test_lr_search_judges_its_claim(tmp_path: Path) -> None:
+    folder = run_experiment(toy("lr_search", seeds=(100,)), Plan(tmp_path, jobs=2))
+    summary, _ = results_of(folder)
+    assert summary["claims"][0]["verdict"] == "undecided"  # one seed has no interval
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "side", "verdict"),
+    [
+        (0.31, 0.4, {"above": 0.3}, "holds"),
+        (0.29, 0.4, {"above": 0.3}, "undecided"),
+        (0.1, 0.29, {"above": 0.3}, "differs"),
+        (0.1, 0.29, {"below": 0.3}, "holds"),
+        (0.31, 0.4, {"below": 0.3}, "differs"),
+        (-np.inf, np.inf, {"above": 0.3}, "undecided"),
+        (float("nan"), 0.4, {"above": 0.3}, "undecided"),
+    ],
+)
+def test_judge(lo: float, hi: float, side: dict, verdict: str) -> None:
+    assert judge(lo, hi, **side) == verdict
+
+
+def test_judge_wants_one_side() -> None:
+    with pytest.raises(ValueError, match="exactly one"):
+        judge(0.0, 1.0)
+
+
+def test_one_seed_has_no_interval_and_missing_seeds_are_dropped() -> None:
+    assert over([0.5]) == Interval(0.5, -np.inf, np.inf, 1, "seeds")
+    assert over([0.4, float("nan"), 0.6]).n == 2
+    assert percent(over([0.5])) == "50.0 %"
+
+
+def test_results_name_a_set_that_was_not_evaluated(finished: Path) -> None:
+    with pytest.raises(ValueError, match="n99"):
+        Results(finished, [0]).final("base", 0, "n99")
+    with pytest.raises(ValueError, match="rl_vs_sft"):
+        experiment_named("rl_vs_stf")
+
+
+KILLED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_experiments import toy
+from rlvr.experiments import Plan, run_experiment
+if __name__ == "__main__":
+    slow = toy()
+    run_experiment(replace(slow, base=replace(slow.base, steps=100_000)), Plan(Path({out!r}), jobs=2))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are found through /proc")
+def test_workers_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path / "runs")))
+    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    _wait(lambda: len(list((tmp_path / "runs").rglob("metrics.jsonl"))) == 2)
+    workers = [int(pid) for pid in children.read_text().split()]
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert len(workers) >= 2
+    _wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+
+
+def _wait(done: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
