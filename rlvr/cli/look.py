@@ -1,0 +1,132 @@
+"""Commands that look: list, show, eval, sample."""
+
+import sys
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from rlvr.algo import SOURCES, SUMMARIES, describe, difference, equation, preset
+from rlvr.cli import options
+from rlvr.cli.words import Mistake, console, difficulty
+from rlvr.experiments import EXPERIMENTS
+from rlvr.lab import store
+from rlvr.lab.evaluate import GREEDY, evaluate
+from rlvr.lab.pretrain import BASES
+from rlvr.lab.testsets import held_out
+from rlvr.lab.train import open_run
+from rlvr.policy import Decoding
+from rlvr.rewards import REWARDS
+from rlvr.rng import generator
+from rlvr.stats import share_over_problems
+from rlvr.tasks import TASKS
+
+__all__ = ["eval_run", "list_all", "sample_run", "show"]
+
+
+def list_all(command: options.List) -> None:
+    """Print the registries, a shelf each."""
+    shelves = {
+        "experiments": {name: e.title for name, e in EXPERIMENTS.items()},
+        "presets": dict(SUMMARIES),
+        "tasks": {name: _first_line(sys.modules[type(task).__module__]) for name, task in TASKS.items()},
+        "rewards": {name: _first_line(reward) for name, reward in REWARDS.items()},
+        "base models": {
+            name: f"{r.preset} on {r.task} {dict(r.difficulty)}, {r.steps} steps" for name, r in BASES.items()
+        },
+    }
+    out = console()
+    for shelf, rows in shelves.items():
+        out.print(f"[bold]{shelf}[/bold]")
+        table = Table(box=None, show_header=False, padding=(0, 2))
+        for name, line in rows.items():
+            table.add_row(Text(name), Text(line))
+        out.print(table)
+
+
+def _first_line(thing: Any) -> str:
+    return (thing.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ").strip()
+
+
+def show(command: options.Show) -> None:
+    """Print a preset's equation, slots and sources, or what differs between two."""
+    out = console()
+    if len(command.presets) not in (1, 2):
+        raise Mistake(f"show: {len(command.presets)} presets given; accepted are one or two")
+    rows = [preset(name) for name in command.presets]
+    if len(rows) == 2:
+        first, second = rows
+        table = Table("slot", first.name, second.name)
+        for slot, (left, right) in difference(first, second).items():
+            table.add_row(slot, Text(left), Text(right))
+        out.print(table if table.row_count else f"{first.name} and {second.name} are the same")
+        return
+    (row,) = rows
+    out.print(Text.assemble((row.name, "bold"), f"  {SUMMARIES[row.name]}"))
+    out.print(Text("\n" + equation(row) + "\n"))
+    table = Table("slot", "value", "where it comes from")
+    for slot, value in describe(row).items():
+        table.add_row(slot, Text(value), Text(SOURCES[row.name].get(slot, "")))
+    out.print(table)
+
+
+def eval_run(command: options.Eval) -> None:
+    """Evaluate a finished run, print a table with intervals over problems and keep the result in the run's folder."""
+    if command.samples < 1 or command.problems < 2:
+        raise Mistake(f"eval: --samples {command.samples} must be 1 or more, --problems {command.problems} 2 or more")
+    policy, recipe = open_run(command.run, command.device)
+    sets = held_out(recipe.the_task, recipe.difficulty, command.problems)
+    decoding = GREEDY if command.samples == 1 else Decoding(command.temperature)
+    found = evaluate(policy, recipe.the_task, sets, recipe.steps, command.samples, decoding)
+    store.write_eval(command.run, found | {"name": f"eval_{found['name']}"})
+    columns = found["columns"]
+    table = Table(title="Accuracy with its 95 % interval over problems", title_justify="left", box=box.SIMPLE)
+    for column in ("set", "problems", "right, %", "interval", "vote, %", "tokens", "kinds"):
+        table.add_column(column, justify="left" if column in ("set", "kinds") else "right", overflow="fold")
+    for label in sets:
+        rows = [i for i, each in enumerate(columns["set"]) if each == label]
+        interval = share_over_problems([columns["correct"][i] / columns["samples"][i] for i in rows])
+        kinds: dict[str, int] = {}
+        for i in rows:
+            for kind, count in columns["kinds"][i].items():
+                kinds[kind] = kinds.get(kind, 0) + count
+        words = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items(), key=lambda item: -item[1]))
+        vote, length = (np.mean([columns[key][i] for i in rows]) for key in ("majority", "length"))
+        span = f"{100 * interval.lo:.1f}-{100 * interval.hi:.1f}"
+        table.add_row(
+            label,
+            str(len(rows)),
+            f"{100 * interval.value:.1f}",
+            span,
+            f"{100 * vote:.1f}",
+            f"{length:.2f}",
+            words,
+        )
+    console().print(table)
+
+
+def sample_run(command: options.Sample) -> None:
+    """Print the distinct completions of a few problems with their counts, coloured by verdict."""
+    if command.samples < 1 or command.problems < 1:
+        raise Mistake(f"sample: --samples {command.samples} and --problems {command.problems} must be 1 or more")
+    policy, recipe = open_run(command.run, command.device)
+    task, out = recipe.the_task, console()
+    wanted = difficulty(command.difficulty) or recipe.difficulty
+    source = generator(command.seed, "look")
+    problems = [task.problem(source, **wanted) for _ in range(command.problems)]
+    limits = [task.limit(problem) for problem in problems]
+    draws = source.random((len(problems) * command.samples, max(limits)))
+    drawn = policy.sample(problems, command.samples, draws, limits, Decoding(command.temperature))
+    lengths, ids = drawn.mask.sum(1).tolist(), drawn.tokens.tolist()
+    for p, problem in enumerate(problems):
+        rows = range(p * command.samples, (p + 1) * command.samples)
+        texts = Counter(policy.decode(ids[row][: lengths[row]]) for row in rows)
+        out.print(Text.assemble(("\n" + problem.prompt, "bold"), f"  gold {task.gold(problem)}"))
+        for text, count in texts.most_common():
+            verdict = task.verify(problem, text)
+            out.print(
+                Text.assemble(f"{count:5} x  ", (text, "green" if verdict.correct else "red"), f"  {verdict.kind}")
+            )

@@ -1,0 +1,157 @@
+"""The options of each command: a dataclass whose docstring is its help and whose fields are its flags."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, subcommand
+
+__all__ = ["COMMANDS", "Eval", "List", "Program", "Report", "Reproduce", "Resume", "Sample", "Show", "Train"]
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Train, evaluate and judge an experiment, then write its report. Finished work is reused, unfinished work continued."""
+
+    experiments: Positional[tuple[str, ...]] = ("rl_vs_sft",)
+    """Which experiments; `rlvr list` names them, `all` is every one."""
+    seeds: int | None = None
+    """Seeds an arm (default: the experiment's own, mostly 3)."""
+    jobs: int | None = None
+    """Processes side by side (default: one a core)."""
+    quick: bool = False
+    """A small version in a folder of its own: fewer steps, one seed, labelled as such."""
+    force: bool = False
+    """Do finished work again."""
+    out: Path = Path("runs")
+    """Where runs and reports go."""
+
+
+@dataclass(frozen=True)
+class List:
+    """Everything registered: experiments, presets, tasks, rewards, base models, each with one line."""
+
+
+@dataclass(frozen=True)
+class Show:
+    """A preset as its equation and slots, with the source of each value; with two presets, only what differs."""
+
+    presets: Positional[tuple[str, ...]]
+    """One preset or two."""
+
+
+@dataclass(frozen=True)
+class Train:
+    """One training run: a preset and a task with overrides, or a recipe file (JSON with the fields of a recipe)."""
+
+    what: Positional[str]
+    """A preset (`rlvr list`) or a recipe file ending in .json."""
+    task: str = "pointer"
+    """The world."""
+    base: str | None = None
+    """Start from this base model or run folder (default: cot_L2 on the pointer world, a fresh model elsewhere)."""
+    set: tuple[str, ...] = ()
+    """Overrides of the algorithm, such as `--set loss.epsilon=0.3 aggregate=TokenMean`."""
+    difficulty: tuple[str, ...] = ()
+    """What problems to draw, such as `--difficulty n=4,12 k=1,7`."""
+    reward: tuple[str, ...] = ("correct",)
+    """Rewards by name or path.py:function, each with an optional weight: `--reward correct mine.py:brief=0.2`."""
+    steps: int = 200
+    """Steps."""
+    prompts: int = 32
+    """Problems a step."""
+    group_size: int = 8
+    """Completions a problem."""
+    learning_rate: float = 3e-4
+    """Peak learning rate of AdamW."""
+    temperature: float = 1.0
+    """Sampling temperature, on the sampler's and the trainer's side."""
+    eval_every: int = 25
+    """Greedy evaluation on held-out problems every so many steps; 0 for never."""
+    seed: int = 0
+    """Everything random belongs to it."""
+    device: str = "cpu"
+    """Where the model lives, such as cuda."""
+    track: Literal["none", "tensorboard", "wandb", "mlflow", "trackio"] = "none"
+    """Send metrics to a live view as well."""
+    out: Path | None = None
+    """The run folder (default: runs/<preset>-<task>-s<seed>)."""
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Evaluate a finished run on held-out problems and print accuracy with intervals; the result joins the run's evals/."""
+
+    run: Positional[Path]
+    """A run folder."""
+    samples: int = 1
+    """Completions a problem: 1 is greedy, more are sampled."""
+    temperature: float = 1.0
+    """Sampling temperature when samples > 1."""
+    problems: int = 200
+    """Problems a set."""
+    device: str = "cpu"
+    """Where the model lives."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Look at completions of a few problems, coloured by verdict, with how many samples agreed on each."""
+
+    run: Positional[Path]
+    """A run folder."""
+    difficulty: tuple[str, ...] = ()
+    """What problems to draw, such as `--difficulty n=12 k=5` (default: the run's own)."""
+    problems: int = 3
+    """How many problems."""
+    samples: int = 32
+    """Completions a problem."""
+    temperature: float = 1.0
+    """0 is greedy."""
+    seed: int = 0
+    """Which problems and draws."""
+    device: str = "cpu"
+    """Where the model lives."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write the page of an experiment folder, or of one or more runs side by side."""
+
+    runs: Positional[tuple[Path, ...]]
+    """An experiment folder, or run folders."""
+    out: Path | None = None
+    """The HTML file (default: report.html in the first folder)."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with a run that was interrupted, from its last checkpoint; it ends bit-equal to an unbroken one."""
+
+    run: Positional[Path]
+    """A run folder."""
+    device: str = "cpu"
+    """Where the model lives."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A wind tunnel for reinforcement learning on reasoning.
+
+    Start with `rlvr reproduce` (minutes, then a page to read). Then `rlvr list`, `rlvr show grpo dr_grpo`, and a run of your
+    own: `rlvr train grpo_lecture --steps 100`, `rlvr sample runs/grpo_lecture-pointer-s0`.
+    """
+
+    command: (
+        Annotated[Reproduce, subcommand("reproduce")]
+        | Annotated[List, subcommand("list")]
+        | Annotated[Show, subcommand("show")]
+        | Annotated[Train, subcommand("train")]
+        | Annotated[Eval, subcommand("eval")]
+        | Annotated[Sample, subcommand("sample")]
+        | Annotated[Report, subcommand("report")]
+        | Annotated[Resume, subcommand("resume")]
+    )
+
+
+COMMANDS = (Reproduce, List, Show, Train, Eval, Sample, Report, Resume)

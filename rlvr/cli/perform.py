@@ -1,0 +1,34 @@
+"""Carry out a parsed command. Imported only once a command line is understood, so that help is quick."""
+
+from typing import Any
+
+import torch
+
+from rlvr.cli import look, options, run
+from rlvr.cli.words import Mistake
+from rlvr.lab.lock import RunIsBusy
+from rlvr.lab.track import MissingExtra
+
+__all__ = ["Mistake", "perform"]
+
+DEEDS = {
+    options.Reproduce: run.reproduce,
+    options.List: look.list_all,
+    options.Show: look.show,
+    options.Train: run.train_run,
+    options.Eval: look.eval_run,
+    options.Sample: look.sample_run,
+    options.Report: run.report,
+    options.Resume: run.resume,
+}
+A_USER_CAN_MEND = (ValueError, RunIsBusy, MissingExtra, FileNotFoundError, PermissionError, NotADirectoryError)
+
+
+def perform(command: Any) -> None:
+    """Carry out a parsed command; errors a user can mend come out as ``Mistake``."""
+    # Small matrices don't scale over threads; parallel work is processes.
+    torch.set_num_threads(1)
+    try:
+        DEEDS[type(command)](command)
+    except A_USER_CAN_MEND as error:
+        raise Mistake(" ".join(str(error).split())) from error

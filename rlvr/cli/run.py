@@ -1,0 +1,172 @@
+"""Commands that do: reproduce, train, resume, report."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rlvr.cli import options
+from rlvr.cli.words import Mistake, console, difficulty, pairs, rewards
+from rlvr.experiments import EXPERIMENTS, Plan, experiment_named, run_experiment
+from rlvr.experiments.runner import results_of
+from rlvr.lab import store
+from rlvr.lab.evaluate import accuracy_by_set
+from rlvr.lab.pretrain import BASES, base_recipe, start_of
+from rlvr.lab.progress import Board
+from rlvr.lab.recipe import Recipe
+from rlvr.lab.testsets import held_out
+from rlvr.lab.track import open_tracker
+from rlvr.lab.train import read_recipe, train
+from rlvr.report import write_report, write_run_report
+
+__all__ = ["report", "reproduce", "resume", "train_run"]
+
+
+def reproduce(command: options.Reproduce) -> None:
+    """Run experiments, print each summary and the path of its report."""
+    for option in ("seeds", "jobs"):
+        value = getattr(command, option)
+        if value is not None and value < 1:
+            raise Mistake(f"--{option} {value}: accepted are whole numbers from 1")
+    names = list(EXPERIMENTS) if "all" in command.experiments else command.experiments
+    out = console()
+    for experiment in [experiment_named(name) for name in names]:
+        out.print(f"[bold]{experiment.title}[/bold]")
+        plan = Plan(command.out, command.seeds, command.jobs, command.quick, command.force)
+        folder = run_experiment(experiment, plan)
+        _print_summary(out, folder)
+        out.print(f"Report: {write_report(folder)}", soft_wrap=True)
+
+
+def _print_summary(out: Console, folder: Path) -> None:
+    summary, results = results_of(folder)
+    # The sampled evaluation has the sizes that the curves show; all of them wouldn't fit a terminal of 80 columns.
+    labels = list(dict.fromkeys(results.evals("base", results.seeds[0], "sampled")[-1]["columns"]["set"]))
+    table = Table(title="Greedy accuracy, mean over seeds, %", title_justify="left", box=box.SIMPLE)
+    for column in ("", *labels, "samples", "updates", "seconds"):
+        table.add_column(column, justify="right" if column else "left")
+    for arm in ("base", *summary["arms"]):
+        means = [f"{100 * results.accuracy(arm, label).mean():.1f}" for label in labels]
+        spent = [store.last_metrics(results.run(arm, seed)) or {} for seed in results.seeds]
+        budget = [
+            f"{np.mean([row[key] for row in spent]):,.0f}" if spent[0] else ""
+            for key in ("samples", "updates", "seconds")
+        ]
+        table.add_row(arm, *means, *budget)
+    out.print(table)
+    colours = {"holds": "green", "differs": "red", "undecided": "yellow"}
+    for claim in summary["claims"]:
+        verdict = claim["verdict"]
+        out.print(Text.assemble((f"{verdict:>10} ", colours[verdict]), (claim["id"], "bold"), f": {claim['measured']}"))
+    if summary["preliminary"]:
+        out.print("Fewer than three seeds: preliminary.")
+
+
+def train_run(command: options.Train) -> None:
+    """One training run, from a preset with overrides or from a recipe file."""
+    if command.what.endswith(".json"):
+        recipe, name = _recipe_file(Path(command.what)), Path(command.what).stem
+    else:
+        base = command.base or ("cot_L2" if command.task == "pointer" else None)
+        recipe = Recipe(
+            preset=command.what,
+            overrides=pairs("set", command.set),
+            task=command.task,
+            difficulty=difficulty(command.difficulty)
+            or ({"n": (4, 12), "k": (1, 7)} if command.task == "pointer" else {}),
+            rewards=rewards(command.reward),
+            base=base,
+            steps=command.steps,
+            prompts_per_step=command.prompts,
+            group_size=command.group_size,
+            learning_rate=command.learning_rate,
+            temperature=command.temperature,
+            eval_every=command.eval_every,
+            record=tuple(sorted({0, command.steps // 2, command.steps - 1})),
+            seed=command.seed,
+        )
+        name = f"{command.what}-{command.task}-s{command.seed}"
+    _go(command.out or Path("runs") / name, recipe, command.device, command.track)
+
+
+def _recipe_file(path: Path) -> Recipe:
+    if not path.is_file():
+        raise Mistake(f"there is no recipe file {path}")
+    try:
+        data = json.loads(path.read_text("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise Mistake(f"{path} is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise Mistake(f"{path} holds a {type(data).__name__}; accepted is an object with a recipe's fields")
+    return Recipe.from_json(data)
+
+
+def _go(folder: Path, recipe: Recipe, device: str, track: str = "none") -> None:
+    """Train with a progress display and a tracker, then say where things are."""
+    label, plan = f"base {recipe.base}", {folder.name: recipe.steps}
+    if recipe.base in BASES:
+        plan = {label: base_recipe(recipe.base, recipe.base_seed).steps} | plan
+    tracker = open_tracker(track, folder, asdict(recipe))
+    try:
+        with Board(plan) as board:
+
+            def watch(job: str, metrics: Mapping[str, Any]) -> None:
+                board.update(job, metrics["step"] + 1, plan[job], metrics)
+
+            def on_step(step: int, metrics: Mapping[str, Any]) -> None:
+                watch(folder.name, metrics)
+                tracker.log(step, metrics)
+
+            base = start_of(recipe, _root(folder), lambda step, metrics: watch(label, metrics))
+            if label in plan:
+                board.finish(label)
+            train(folder, recipe, base, held_out(recipe.the_task, recipe.difficulty), on_step, device)
+            board.finish(folder.name)
+    finally:
+        tracker.close()
+    _say_where(folder)
+
+
+def _root(folder: Path) -> Path:
+    """Where a run's base models are: the nearest folder above it that holds some, or the one it stands in."""
+    return next((above for above in folder.absolute().parents if (above / "bases").is_dir()), folder.parent)
+
+
+def _say_where(folder: Path) -> None:
+    evals = store.read_evals(folder, "greedy")
+    if evals:
+        for when, evaluation in (("before", evals[0]), ("after", evals[-1])):
+            words = ", ".join(f"{label} {100 * value:.1f} %" for label, value in accuracy_by_set(evaluation).items())
+            print(f"greedy accuracy {when}: {words}")
+    print(f"Run: {folder}  (look: rlvr sample {folder}; page: rlvr report {folder})")
+
+
+def resume(command: options.Resume) -> None:
+    """Go on with an interrupted run; a finished one is left alone."""
+    recipe = read_recipe(command.run)
+    if store.is_finished(command.run):
+        print(f"{command.run} is finished already")
+        return
+    _go(command.run, recipe, command.device)
+
+
+def report(command: options.Report) -> None:
+    """Write the page of an experiment folder or of run folders."""
+    if not command.runs:
+        raise Mistake("report: give an experiment folder, or one or more run folders")
+    for folder in command.runs:
+        if not folder.is_dir():
+            raise Mistake(f"report: there is no folder {folder}")
+    first = command.runs[0]
+    if len(command.runs) == 1 and (first / "experiment.json").is_file():
+        path = write_report(first, command.out)
+    else:
+        path = write_run_report(list(command.runs), command.out or first / "report.html")
+    print(f"Report: {path}")
