@@ -95,7 +95,7 @@ EXAMPLES = {
         DifficultyBand(0.2, 0.8),
     ],
     "importance": [TokenRatio(), SequenceRatio(), SequenceTokenRatio(), SequenceProduct()],
-    "focus": [AllTokens(), ClipCov(0.3, 0.0, 5.0), KLCov(0.3, 0.5)],
+    "focus": [AllTokens(), ClipCov(0.5, -1.0, 5.0), KLCov(0.3, 0.5)],
     "kl": [
         KL(0.1),
         KL(0.1, K1(), place="reward"),

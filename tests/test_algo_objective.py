@@ -17,6 +17,7 @@ from rlvr.algo import (
     BatchMean,
     Center,
     EntropyBonus,
+    Focused,
     GreedyBaseline,
     KLCov,
     LeaveOneOut,
@@ -189,12 +190,13 @@ def inputs(algorithm, seed=0, junk=None, rows=None):
     columns, entropies, draws = material(seed)
     mask = columns["mask"]
     focused = algorithm.focus(columns["old_logps"], columns["advantages"], mask, draws)
-    columns |= {"entropies": entropies}
+    columns |= {"entropies": entropies, "mismatch": None if algorithm.mismatch is None else 2 * draws}
     if junk is not None:
-        columns = {k: x if k == "mask" else torch.where(mask, x, junk) for k, x in columns.items()}
+        columns = {k: x if k == "mask" or x is None else torch.where(mask, x, junk) for k, x in columns.items()}
     columns |= {"focused": focused}
     if rows is not None:
-        columns = {k: type(x)(*(y[rows] for y in x)) if k == "focused" else x[rows] for k, x in columns.items()}
+        sliced = {k: x[rows] for k, x in columns.items() if k != "focused" and x is not None}
+        columns |= sliced | {"focused": Focused(*(x[rows] for x in focused))}
     columns = {k: x.clone().requires_grad_() if k in ("logps", "entropies") else x for k, x in columns.items()}
     return Tokens(**columns, kl_coef=0.3, entropy_coef=0.2)
 
@@ -206,7 +208,14 @@ def value_and_slopes(algorithm, tokens):
 
 
 FULL = replace(preset("grpo"), loss=Ratio(), entropy=EntropyBonus(0.2), focus=KLCov(0.3, 0.5), kl=KL(0.3))
-ROWS = [*PRESETS.values(), FULL, replace(FULL, name="weighted", kl=KL(0.3, K1(), weighted=True))]
+ROWS = [
+    *PRESETS.values(),
+    FULL,
+    replace(FULL, name="weighted", kl=KL(0.3, K1(), weighted=True)),
+    replace(preset("grpo"), name="bonus", entropy=EntropyBonus(0.2), kl=None),
+    replace(preset("grpo"), name="leash", focus=KLCov(0.3, 0.5), kl=None),
+    replace(preset("gspo"), name="mismatch", mismatch=TruncatedMismatch()),
+]
 each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 

@@ -162,3 +162,13 @@ def test_rewards_carry_settings_and_weights() -> None:
     assert rewards(words) == expected
     with pytest.raises(Mistake, match="weight 'x' is no number"):
         rewards(["correct=x"])
+
+
+def test_show_says_what_a_library_makes_of_a_name(capsys) -> None:
+    assert main(["show", "dr_grpo", "--like", "trl"]) == 0
+    out = capsys.readouterr().out
+    assert "advantage" in out and "ZScore" in out and "aggregate" not in out  # the one slot in which they differ
+    assert main(["show", "grpo", "dapo", "--like", "trl"]) == 2
+    assert main(["show", "sft", "--like", "verl"]) == 2
+    err = capsys.readouterr().err
+    assert "accepted are one, with --like" in err and "accepted: one of" in err

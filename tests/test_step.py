@@ -445,6 +445,20 @@ def test_b45_b52_the_first_pass_is_on_policy_in_float32(decoding: Decoding) -> N
     assert result.metrics["sampling/sampling_logp_difference/max"] > 1e-2
 
 
+@pytest.mark.parametrize("stale", [-201.0, -math.inf, math.nan])
+@pytest.mark.parametrize("fresh", [-1.0, -math.inf, math.nan])
+@pytest.mark.parametrize("loss", ["Ratio", "Clip", "Reinforce"])
+def test_b51_what_stands_in_a_masked_slot_reaches_nothing(loss: str, fresh: float, stale: float) -> None:
+    """New log-probabilities -1 and old ones -1 at the one token, A = 1: the loss is -1 (1 for the score function)."""
+    algorithm = with_overrides(preset("reinforce"), {"loss": loss, "aggregate": "TokenMean"})
+    table = Table(torch.tensor([[-1.0, fresh]]))
+    rollouts = table_rollouts([1], [[1.0]], torch.tensor([[-1.0, stale]]), width=2)
+    result = update(table, still(table), rollouts, algorithm, Decoding(), FREE)
+    assert result.metrics["loss"] == pytest.approx(1.0 if loss == "Reinforce" else -1.0)
+    assert table.model[0].grad.tolist() == [[-1.0, 0.0]] and result.pull.tolist() == [[1.0, 0.0]]
+    assert result.metrics["sampling/sampling_logp_difference/max"] == 0 and result.metrics["grad_norm"] == 1
+
+
 def test_the_gap_is_the_largest_difference_from_the_sampler() -> None:
     old = torch.tensor([[-1.1, -1.5], [-2.0, -7.0]])
     rollouts = table_rollouts([2, 1], [[1.0, 0.0]], old)  # the difference of 6 is outside the mask

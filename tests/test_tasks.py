@@ -1,5 +1,6 @@
 """The worlds against a slow reader of their prompts, every failure kind by hand, and the contract that refuses a bad task."""
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -87,6 +88,9 @@ def test_pairs_stand_in_random_order_and_every_letter_begins_sometimes() -> None
     # Place of the asked pair among the five: uniform, 80 expected, a spread of 8 a place.
     places = Counter([pair[0] for pair in p.split(",")[:5]].index(p[p.index("?") + 1]) for p in prompts)
     assert all(40 < places[place] < 120 for place in range(5))
+    # A pair that goes on where the one before it ends: one in four, 400 of the 1600 neighbours, a spread of 17.
+    chained = sum(first[1] == then[0] for p in prompts for first, then in itertools.pairwise(p.split(",")[:5]))
+    assert 320 < chained < 480
 
 
 def test_answers_are_balanced_over_places() -> None:
@@ -167,6 +171,7 @@ def test_unknown_difficulties_are_refused_by_the_recipe() -> None:
         ("bd", "format", None),  # ended by the limit without going on
         ("bd$", "format", None),  # ended without a bar
         ("bdc$", "format", None),
+        ("bdcabdc$", "format", None),
         ("", "format", None),
         ("$", "format", None),
         ("b,|a$", "format", "a"),
@@ -222,7 +227,15 @@ def test_verify_judges_any_text(name: str, index: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("c$", "correct"), ("d$", "wrong"), ("c", "format"), ("$", "format"), ("", "format"), ("cc$", "format")],
+    [
+        ("c$", "correct"),
+        ("d$", "wrong"),
+        ("c", "format"),
+        ("$", "format"),
+        ("", "format"),
+        ("cc$", "format"),
+        ("bc$", "format"),
+    ],
 )
 def test_echo_by_hand(text: str, kind: str) -> None:
     verdict = Echo().verify(Problem("c:", "c"), text)

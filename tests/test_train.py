@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from rlvr.algo import PRESETS
-from rlvr.lab import draw, pretrain, store
+from rlvr.lab import checkpoint, draw, pretrain, store
 from rlvr.lab import train as loop
 from rlvr.lab.checkpoint import save_weights
 from rlvr.lab.evaluate import accuracy_by_set, evaluate
@@ -229,6 +229,41 @@ def test_b112_a_stop_between_two_passes_draws_the_batch_again(unbroken, base, tm
     compare(tmp_path / "run", told(unbroken))
 
 
+# What an algorithm remembers beside weights and momentum.
+STATEFUL: Mapping[str, dict[str, Any]] = {
+    "kl_controller": {"overrides": {"kl": "KL", "kl.coef": 0.1, "kl.target": 0.01, "kl.horizon": 50}},
+    "kl_reference": {"overrides": {"kl": "KL", "kl.coef": 0.1, "kl.reference_every": 3, "kl.reference_decay": 0.5}},
+    "entropy": {"overrides": {"entropy": "AdaptiveEntropy", "entropy.target": 1.0, "entropy.step": 0.01}},
+    "critic": {"preset": "ppo", "overrides": {}},
+    "running_baseline": {"preset": "reinforce_running_mean", "overrides": {}},
+    "restart_on_stall": {"preset": "prorl", "overrides": {"restart.patience": 1, "sampling_rounds": 2}},
+    "restart_every": {"preset": "kimi", "overrides": {"restart.steps": 3}},
+    "dynamic_sampling": {"preset": "dapo", "overrides": {"minibatches": 2, "sampling_rounds": 3}},
+    "greedy_baseline": {"preset": "remax", "overrides": {}},
+}
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_b110_what_an_algorithm_remembers_is_taken_up_again(base, tmp_path, name: str) -> None:
+    recipe = replace(RECIPE, steps=8, record=(6, 7), **STATEFUL[name])
+    expected, draw_batch = told(loop.train(tmp_path / "unbroken", recipe, base, SETS)), loop.draw
+    moving = {"kl_controller": "kl_coef", "entropy": "entropy_coef", "running_baseline": "baseline"}
+    kept = moving.get(name, "restart" if name.startswith("restart") else "loss")
+    assert len({row.get(kept) for row in expected["metrics"]} - {None}) > 1  # a step without a batch moves nothing
+    for last in (3, 4, 7):
+
+        def stopped(policy, recipe, step, last=last):
+            if step == last:
+                raise Stopped
+            return draw_batch(policy, recipe, step)
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+            patch.setattr(loop, "draw", stopped)
+            loop.train(tmp_path / str(last), recipe, base, SETS)
+        loop.train(tmp_path / str(last), recipe, base, SETS)
+        compare(tmp_path / str(last), expected, f"step {last}")
+
+
 def test_half_a_line_in_the_log_is_no_step(unbroken, base, tmp_path) -> None:
     assert attempt(tmp_path / "run", base, place=30, after=False) is not None
     before = len(store.read_metrics(tmp_path / "run"))
@@ -237,6 +272,25 @@ def test_half_a_line_in_the_log_is_no_step(unbroken, base, tmp_path) -> None:
         file.write(b'{"step": %d, "learning_ra' % before)
     loop.train(tmp_path / "run", RECIPE, base, SETS)
     compare(tmp_path / "run", told(unbroken))
+
+
+def test_half_a_file_is_never_taken_for_one(unbroken, base, tmp_path) -> None:
+    """The writers of weights, checkpoints and tables stop half-way: two checkpoints, the weights, four tables."""
+    for owner, name, times in ((checkpoint, "save_file", 3), (store.pq, "write_table", 4)):
+        for last in range(times):
+            folder, calls, write = tmp_path / f"{name}{last}", count(), vars(owner)[name]
+
+            def half(content, path, calls=calls, write=write, last=last, **named):
+                write(content, path, **named)
+                if next(calls) == last:
+                    os.truncate(path, os.path.getsize(path) // 2)
+                    raise Stopped
+
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+                patch.setattr(owner, name, half)
+                loop.train(folder, RECIPE, base, SETS)
+            loop.train(folder, RECIPE, base, SETS)
+            compare(folder, told(unbroken), f"{name} {last}")
 
 
 # ── Killed for good ──────────────────────────────────────────────────────────────────────────────────
@@ -396,6 +450,7 @@ FIELDS: Mapping[str, tuple[dict[str, Any], Any]] = {
     "seed": ({}, 1),
     "eval_every": ({}, 3),
     "record": ({}, (2,)),
+    "corpus": ({"preset": "sft", "overrides": {}}, "../lessons.jsonl"),
 }
 WITHOUT_EFFECT = {"micro_rows": 3, "checkpoint_every": 1}
 OF_THE_START = {"base", "base_seed"}  # read by start_of, which has a test of its own
@@ -421,6 +476,7 @@ def test_every_field_of_a_recipe_is_tried() -> None:
 @pytest.mark.parametrize("name", FIELDS)
 def test_b57_every_field_of_a_recipe_changes_a_number(name: str, plain, tmp_path) -> None:
     shared, value = FIELDS[name]
+    (tmp_path / "lessons.jsonl").write_text('{"prompt": "a:", "answer": "a", "meta": {}, "completion": "a$"}\n')
     usual = outcome(tmp_path / "usual", **shared) if shared else plain
     assert outcome(tmp_path / "changed", **shared, **{name: value}) != usual
 
@@ -453,17 +509,29 @@ def test_b04_micro_batches_change_no_number_of_a_run(double, tmp_path, preset: s
                 assert row[name] == (value if value is None else pytest.approx(value, rel=1e-9, abs=1e-10)), name
 
 
-def test_b109_the_seed_decides_problems_and_draws(base, tmp_path) -> None:
+def test_b109_the_seed_decides_problems_and_draws(base, tmp_path, monkeypatch) -> None:
     """Another seed: other problems, other texts. Another method: the same problems, and at first the same texts."""
-    runs = {}
-    for preset, seed in (("grpo", 0), ("rft", 0), ("sft", 0), ("grpo", 1)):
-        recipe = replace(RECIPE, preset=preset, seed=seed, prompts_per_step=8, record=(0, 1, 4))
-        runs[preset, seed] = store.read_rollouts(loop.train(tmp_path / f"{preset}{seed}", recipe, base))
+    runs, asked, collect = {}, {}, draw.collect
+    for run in (("grpo", 0), ("rft", 0), ("sft", 0), ("grpo", 1)):
+        calls = asked[run] = []
+
+        def spy(*arguments, calls=calls):
+            calls.append(arguments)
+            return collect(*arguments)
+
+        monkeypatch.setattr(draw, "collect", spy)
+        recipe = replace(RECIPE, preset=run[0], seed=run[1], prompts_per_step=8, record=(0, 1, 4))
+        runs[run] = store.read_rollouts(loop.train(tmp_path / "".join(map(str, run)), recipe, base))
 
     def column(run: tuple[str, int], name: str, step: int) -> list:
         table = runs[run].filter(pa.compute.equal(runs[run]["step"], step))
         return table[name].to_pylist()
 
+    draws = {run: [arguments[4] for arguments in asked[run]] for run in asked}
+    for same, other in zip(draws["grpo", 0], draws["grpo", 1], strict=True):
+        assert same.shape == other.shape and (same != other).all()
+    assert all(np.array_equal(*pair) for pair in zip(draws["grpo", 0], draws["rft", 0], strict=True))
+    assert len(np.unique(np.concatenate(draws["grpo", 0]))) == 5 * draws["grpo", 0][0].size
     for step in (0, 1):
         prompts = column(("grpo", 0), "prompt", step)
         assert prompts == column(("rft", 0), "prompt", step)
@@ -515,6 +583,9 @@ def test_the_budget_is_what_was_spent(base, tmp_path, preset: str) -> None:
         drawn = (0, 0, len(rows)) if preset == "sft" else (len(rows), tokens, 0)
         assert (row["samples"], row["tokens"], row["demonstrations"]) == drawn
         assert len(rows) == (step + 1) * 4 * (1 if preset == "sft" else 4)
+        assert preset != "sft" or all(
+            each["verdict"] and each["completion"] == each["prompt"][0] + "$" for each in rows
+        )
         assert row["updates"] == (step + 1) * 2 * 2
         assert row["seconds"] == pytest.approx(sum(each["time/step"] for each in metrics[: step + 1]))
         assert row["learning_rate"] == pytest.approx(recipe.learning_rate_at(step))
@@ -577,9 +648,12 @@ def test_b18_missing_rewards_of_a_users_own_function_are_left_out_and_counted(ba
 
 
 def warnings_of(folder: Path, recipe: Recipe, base: Path | None) -> list[str]:
+    """All warnings of a run; none may come after the first step."""
+    early: list[int] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        loop.train(folder, recipe, base)
+        loop.train(folder, recipe, base, on_step=lambda step, metrics: early.append(len(caught)))
+    assert set(early) == {len(caught)}
     return [str(warning.message) for warning in caught]
 
 

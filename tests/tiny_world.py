@@ -113,7 +113,8 @@ def expected_ascent(
     count, prompts = len(world.completions), len(tables)
     drawn = torch.cartesian_prod(*[torch.arange(count)] * (prompts * size)).reshape(-1, prompts, size)
     paid = torch.stack([table[drawn[:, p]] for p, table in enumerate(tables)], dim=1)
-    mask = world.mask[drawn] & algorithm.select(paid, paid > 0)[..., None]
+    keep = algorithm.select(paid.flatten(0, 1), paid.flatten(0, 1) > 0).view(drawn.shape)
+    mask = world.mask[drawn] & keep[..., None]
     weights = torch.stack([algorithm.aggregate(batch) for batch in mask])
     advantages = _credit(world, algorithm, paid, drawn, mask, old, known, batchwise)
     rows = drawn.flatten()

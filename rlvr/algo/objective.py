@@ -51,7 +51,7 @@ def token_losses(algorithm: Algorithm, tokens: Tokens) -> Float[Tensor, "B T"]:
     """
     mask = tokens.mask
     logps, old_logps = masked(tokens.logps, tokens.old_logps, mask)
-    losses = algorithm.loss(*algorithm.importance(logps, old_logps, mask), torch.where(mask, tokens.advantages, 0.0))
+    losses = algorithm.loss(*algorithm.importance(logps, old_logps, mask), tokens.advantages)
     if tokens.focused is not None:
         losses = losses * tokens.focused.weight
     if tokens.mismatch is not None:
@@ -59,10 +59,10 @@ def token_losses(algorithm: Algorithm, tokens: Tokens) -> Float[Tensor, "B T"]:
     if tokens.focused is not None and algorithm.focus.pulls_back:
         losses = losses + tokens.focused.leash * (logps - old_logps).abs()
     if algorithm.kl is not None and algorithm.kl.place == "loss":
-        reference = torch.where(mask, _given(algorithm, "kl", "ref_logps", tokens.ref_logps), 0.0)
+        reference = _given(algorithm, "kl", "ref_logps", tokens.ref_logps)
         losses = losses + tokens.kl_coef * algorithm.kl(logps, old_logps, reference)
     if algorithm.entropy is not None:
-        entropies = torch.where(mask, _given(algorithm, "entropy", "entropies", tokens.entropies), 0.0)
+        entropies = _given(algorithm, "entropy", "entropies", tokens.entropies)
         losses = losses + entropy_losses(entropies, tokens.entropy_coef)
     return torch.where(mask, losses, 0.0)
 

@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rlvr.algo import SOURCES, SUMMARIES, describe, difference, equation, preset
+from rlvr.algo import SOURCES, SUMMARIES, Algorithm, describe, difference, equation, like, preset
+from rlvr.algo.likes import VERSIONS
 from rlvr.cli import options
 from rlvr.cli.words import Mistake, console, difficulty
 from rlvr.experiments import EXPERIMENTS
 from rlvr.lab import store
+from rlvr.lab.bootstrap import ABOUT
 from rlvr.lab.evaluate import GREEDY, evaluate
 from rlvr.lab.pretrain import BASES
 from rlvr.lab.testsets import held_out
@@ -32,6 +35,7 @@ def list_all(command: options.List) -> None:
     shelves = {
         "experiments": {name: e.title for name, e in EXPERIMENTS.items()},
         "presets": dict(SUMMARIES),
+        "bootstraps": dict(ABOUT),
         "tasks": {name: _first_line(sys.modules[type(task).__module__]) for name, task in TASKS.items()},
         "rewards": {name: _first_line(reward) for name, reward in REWARDS.items()},
         "base models": {
@@ -52,19 +56,31 @@ def _first_line(thing: Any) -> str:
 
 
 def show(command: options.Show) -> None:
-    """Print a preset's equation, slots and sources, or what differs between two."""
-    out = console()
-    if len(command.presets) not in (1, 2):
-        raise Mistake(f"show: {len(command.presets)} presets given; accepted are one or two")
-    rows = [preset(name) for name in command.presets]
-    if len(rows) == 2:
-        first, second = rows
-        table = Table("slot", first.name, second.name)
-        for slot, (left, right) in difference(first, second).items():
-            table.add_row(slot, Text(left), Text(right))
-        out.print(table if table.row_count else f"{first.name} and {second.name} are the same")
-        return
-    (row,) = rows
+    """Print a preset's equation, slots and sources, or what differs between two, or from a library's reading of its name."""
+    if len(command.presets) not in (1, 2) or (command.like and len(command.presets) != 1):
+        accepted = "one, with --like" if command.like else "one or two"
+        raise Mistake(f"show: {len(command.presets)} presets given; accepted are {accepted}")
+    out, rows = console(), [preset(name) for name in command.presets]
+    if command.like:
+        theirs = like(command.presets[0], command.like)
+        library = f"{command.like} {VERSIONS[command.like]}"
+        out.print(Text.assemble((f"{rows[0].name} in {library}", "bold"), f"  {theirs.words}"))
+        out.print(Text("\n" + equation(theirs.algorithm) + "\n"))
+        out.print(_differing(rows[0], theirs.algorithm, rows[0].name, library))
+    elif len(rows) == 2:
+        out.print(_differing(*rows, *(row.name for row in rows)))
+    else:
+        _show_one(out, rows[0])
+
+
+def _differing(first: Algorithm, second: Algorithm, left: str, right: str) -> Table | str:
+    table = Table("slot", left, right)
+    for slot, (one, other) in difference(first, second).items():
+        table.add_row(slot, Text(one), Text(other))
+    return table if table.row_count else f"{left} and {right} are the same"
+
+
+def _show_one(out: Console, row: Algorithm) -> None:
     out.print(Text.assemble((row.name, "bold"), f"  {SUMMARIES[row.name]}"))
     out.print(Text("\n" + equation(row) + "\n"))
     table = Table("slot", "value", "where it comes from")

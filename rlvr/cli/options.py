@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, subcommand
 
-__all__ = ["COMMANDS", "Eval", "List", "Program", "Report", "Reproduce", "Resume", "Sample", "Show", "Train"]
+__all__ = [
+    "COMMANDS",
+    "Bootstrap",
+    "Eval",
+    "List",
+    "Program",
+    "Report",
+    "Reproduce",
+    "Resume",
+    "Sample",
+    "Show",
+    "Train",
+]
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,8 @@ class Show:
 
     presets: Positional[tuple[str, ...]]
     """One preset or two."""
+    like: Literal["trl", "verl", "openrlhf"] | None = None
+    """What this library really optimises under the preset's name, slot by slot where it differs from the paper's."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,40 @@ class Train:
     """Send metrics to a live view as well."""
     out: Path | None = None
     """The run folder (default: runs/<preset>-<task>-s<seed>)."""
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Learn from own successes in rounds: sample, keep what was right, train on it, and again; goes on where it stopped."""
+
+    what: Positional[str]
+    """star, star_no_rationalization, star_continue, rft or rest_em."""
+    task: str = "pointer"
+    """The world."""
+    base: str | None = None
+    """Start from this base model or run folder (default: cot_hint on the pointer world, a fresh model elsewhere)."""
+    rounds: int | None = None
+    """Rounds (default: the method's own, as for the next five)."""
+    problems: int | None = None
+    """Problems, the same every round."""
+    samples: int | None = None
+    """Completions a problem and round."""
+    temperature: float | None = None
+    """Sampling temperature; 0 is greedy."""
+    steps: int | None = None
+    """Training steps of the first round."""
+    learning_rate: float | None = None
+    """Peak learning rate of AdamW."""
+    set: tuple[str, ...] = ()
+    """Other settings, such as `--set keep=4 distinct=true epochs=3`."""
+    difficulty: tuple[str, ...] = ()
+    """What problems to draw, such as `--difficulty n=4,12 k=1,7`."""
+    seed: int = 0
+    """Everything random belongs to it."""
+    device: str = "cpu"
+    """Where the model lives, such as cuda."""
+    out: Path | None = None
+    """The folder (default: runs/<method>-<task>-s<seed>)."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +195,7 @@ class Program:
         | Annotated[List, subcommand("list")]
         | Annotated[Show, subcommand("show")]
         | Annotated[Train, subcommand("train")]
+        | Annotated[Bootstrap, subcommand("bootstrap")]
         | Annotated[Eval, subcommand("eval")]
         | Annotated[Sample, subcommand("sample")]
         | Annotated[Report, subcommand("report")]
@@ -154,4 +203,4 @@ class Program:
     )
 
 
-COMMANDS = (Reproduce, List, Show, Train, Eval, Sample, Report, Resume)
+COMMANDS = (Reproduce, List, Show, Train, Bootstrap, Eval, Sample, Report, Resume)

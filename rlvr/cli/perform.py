@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from rlvr.cli import look, options, run
+from rlvr.cli import bootstrap, look, options, run
 from rlvr.cli.words import Mistake
 from rlvr.lab.lock import RunIsBusy
 from rlvr.lab.track import MissingExtra
@@ -16,6 +16,7 @@ DEEDS = {
     options.List: look.list_all,
     options.Show: look.show,
     options.Train: run.train_run,
+    options.Bootstrap: bootstrap.bootstrap_run,
     options.Eval: look.eval_run,
     options.Sample: look.sample_run,
     options.Report: run.report,

@@ -18,7 +18,7 @@ from rlvr.experiments import EXPERIMENTS, Plan, experiment_named, run_experiment
 from rlvr.experiments.runner import results_of
 from rlvr.lab import store
 from rlvr.lab.evaluate import accuracy_by_set
-from rlvr.lab.pretrain import BASES, base_recipe, start_of
+from rlvr.lab.pretrain import BASES, base_recipe, bases_root, start_of
 from rlvr.lab.progress import Board
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.testsets import held_out
@@ -124,7 +124,7 @@ def _go(folder: Path, recipe: Recipe, device: str, track: str = "none") -> None:
                 watch(folder.name, metrics)
                 tracker.log(step, metrics)
 
-            base = start_of(recipe, _root(folder), lambda step, metrics: watch(label, metrics))
+            base = start_of(recipe, bases_root(folder), lambda step, metrics: watch(label, metrics))
             if label in plan:
                 board.finish(label)
             train(folder, recipe, base, held_out(recipe.the_task, recipe.difficulty), on_step, device)
@@ -132,11 +132,6 @@ def _go(folder: Path, recipe: Recipe, device: str, track: str = "none") -> None:
     finally:
         tracker.close()
     _say_where(folder)
-
-
-def _root(folder: Path) -> Path:
-    """Where a run's base models are: the nearest folder above it that holds some, or the one it stands in."""
-    return next((above for above in folder.absolute().parents if (above / "bases").is_dir()), folder.parent)
 
 
 def _say_where(folder: Path) -> None:

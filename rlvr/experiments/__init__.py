@@ -4,6 +4,7 @@ from rlvr.experiments.base import Claim, Experiment, Finding, Results, judge
 from rlvr.experiments.lr_search import LR_SEARCH
 from rlvr.experiments.rl_vs_sft import RL_VS_SFT
 from rlvr.experiments.runner import Plan, run_experiment
+from rlvr.experiments.zoo import ZOO
 
 __all__ = [
     "EXPERIMENTS",
@@ -17,7 +18,7 @@ __all__ = [
     "run_experiment",
 ]
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (RL_VS_SFT, LR_SEARCH)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (RL_VS_SFT, LR_SEARCH, ZOO)}
 
 
 def experiment_named(name: str) -> Experiment:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
+from rlvr.lab.corpus import ByHeart, lessons_of
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.rollout import Rollouts, collect, demonstrate, join, take
 from rlvr.policy import Decoding, Policy
@@ -37,11 +38,9 @@ class Drawn(NamedTuple):
 
 def draw(policy: Policy, recipe: Recipe, step: int) -> Drawn:
     """The batch of a step; the same step of the same recipe draws the same problems and numbers for every policy."""
-    algorithm, task = recipe.algorithm, recipe.the_task
+    algorithm = recipe.algorithm
     if algorithm.source == "gold":
-        source = generator(recipe.seed, "problems", step)
-        problems = [task.problem(source, **recipe.difficulty) for _ in range(recipe.prompts_per_step)]
-        batch = demonstrate(policy, task, problems)
+        batch = _demonstrations(policy, recipe, step)
         return Drawn(batch, batch, 1, None, None)
     rounds, kept, found = [], [], 0
     while found < recipe.prompts_per_step and len(rounds) < algorithm.sampling_rounds:
@@ -56,6 +55,15 @@ def draw(policy: Policy, recipe: Recipe, step: int) -> Drawn:
     wants_greedy = getattr(algorithm.advantage, "needs_baseline", None) == "greedy" and batch is not None
     answers = _greedy(policy, recipe, batch, step) if wants_greedy else None
     return Drawn(batch, everything, len(rounds), None if answers is None else answers.rewards[:, 0], answers)
+
+
+def _demonstrations(policy: Policy, recipe: Recipe, step: int) -> Rollouts:
+    if recipe.corpus is not None:
+        lessons = lessons_of(recipe.corpus, recipe.seed, step, recipe.prompts_per_step)
+        return demonstrate(policy, ByHeart, lessons)
+    source = generator(recipe.seed, "problems", step)
+    problems = [recipe.the_task.problem(source, **recipe.difficulty) for _ in range(recipe.prompts_per_step)]
+    return demonstrate(policy, recipe.the_task, problems)
 
 
 def _round(policy: Policy, recipe: Recipe, step: int, number: int) -> Rollouts:

@@ -87,23 +87,37 @@ class Learner:
             self.algorithm.critic is not None and step < self.algorithm.critic.warmup_steps,
         )
 
-    def after(self, step: int, rollouts: Rollouts, measured: Mapping[str, float]) -> dict[str, float]:
-        """Move what follows the batch of a step (coefficients, baseline, reference); returns what is in force next."""
-        algorithm, state = self.algorithm, self.state
+    def after(self, step: int, batch: Rollouts | None, measured: Mapping[str, float]) -> dict[str, float]:
+        """Move what follows a step (coefficients, baseline, reference); returns what was in force in it.
+
+        A step that found no batch moves what goes by steps and evaluations only.
+        """
+        algorithm, used = self.algorithm, dict(self.state)
+        if batch is not None:
+            used |= self._follow(batch, measured)
         if algorithm.kl is not None:
-            samples = len(rollouts.texts)
-            state["kl_coef"] = algorithm.kl.next_coef(state["kl_coef"], measured["kl/sequence"], samples)
-            self._pull_reference(algorithm.kl.refresh(step + 1))
-        if algorithm.entropy is not None:
-            state["entropy_coef"] = algorithm.entropy.next_coef(state["entropy_coef"], _entropy(rollouts))
-        if "baseline" in state:
-            state["baseline"] = algorithm.advantage.next_baseline(state["baseline"], rollouts.rewards)
-        restarted = algorithm.restart is not None and algorithm.restart(step + 1, self.scores)
-        if restarted:
+            used["kl/reference_moved"] = algorithm.kl.refresh(step + 1)
+            self._pull_reference(used["kl/reference_moved"])
+        if algorithm.restart is not None:
+            used["restart"] = float(algorithm.restart(step + 1, self.scores))
+        if used.get("restart"):
             self._pull_reference(1.0)
             self.optimizer.state.clear()
             self.scores.clear()
-        return {**state, **({"restart": float(restarted)} if algorithm.restart is not None else {})}
+        return used
+
+    def _follow(self, batch: Rollouts, measured: Mapping[str, float]) -> dict[str, float]:
+        """Move what follows a batch; returns the coefficients that it didn't get from the state as they are."""
+        algorithm, state, used = self.algorithm, self.state, {}
+        if algorithm.kl is not None:
+            state["kl_coef"] = algorithm.kl.next_coef(state["kl_coef"], measured["kl/sequence"], len(batch.texts))
+        if algorithm.entropy is not None:
+            entropy = _entropy(batch)
+            used["entropy_coef"] = algorithm.entropy.used(state["entropy_coef"], entropy)
+            state["entropy_coef"] = algorithm.entropy.next_coef(state["entropy_coef"], entropy)
+        if "baseline" in state:
+            state["baseline"] = algorithm.advantage.next_baseline(state["baseline"], batch.rewards)
+        return used
 
     def _pull_reference(self, share: float) -> None:
         if share and self.reference is not None:

@@ -8,7 +8,7 @@ import rlvr
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.train import OnStep, train
 
-__all__ = ["BASES", "base_folder", "base_recipe", "make_base", "start_of"]
+__all__ = ["BASES", "base_folder", "base_recipe", "bases_root", "make_base", "start_of"]
 
 COT_L2 = Recipe(
     preset="sft",
@@ -24,8 +24,12 @@ COT_L2 = Recipe(
     checkpoint_every=200,
 )
 
-BASES: Mapping[str, Recipe] = {"cot_L2": COT_L2}
-"""Base recipes by name: ``cot_L2`` learned the pointer task with chains on n = 4-8 and has two layers."""
+BASES: Mapping[str, Recipe] = {
+    "cot_L2": COT_L2,
+    "cot_hint": replace(COT_L2, difficulty={**COT_L2.difficulty, "hint": 0.5}),
+}
+"""Base recipes by name: ``cot_L2`` learned the pointer task with chains on n = 4-8 and has two layers; ``cot_hint`` differs in
+that half of its prompts carried the answer, so that a hint means something to it."""
 
 
 def base_recipe(name: str, seed: int) -> Recipe:
@@ -46,6 +50,11 @@ def base_folder(name: str, recipe: Recipe, root: Path) -> Path:
     True
     """
     return Path(root) / "bases" / f"{name}-s{recipe.seed}-{recipe.digest()}-v{rlvr.__version__}"
+
+
+def bases_root(folder: Path) -> Path:
+    """Where the bases of a run folder are: the nearest folder above it that holds some, or the one it stands in."""
+    return next((above for above in folder.absolute().parents if (above / "bases").is_dir()), folder.parent)
 
 
 def make_base(name: str, recipe: Recipe, root: Path, on_step: OnStep = lambda step, metrics: None) -> Path:

@@ -21,7 +21,9 @@ class Recipe:
     ``preset`` and ``overrides`` name the algorithm; ``difficulty`` is what the task draws its problems from; ``rewards``
     maps functions to weights; ``base`` is a registered base model or a run folder, and ``None`` is a fresh model of
     ``shape``. ``learning_rate`` warms up linearly over ``warmup_steps``, then is ``constant`` or a ``cosine`` down to a
-    tenth; a critic's learning rate follows the same shape. ``record`` lists the steps whose completions are kept.
+    tenth; a critic's learning rate follows the same shape. ``record`` lists the steps whose completions are kept. ``corpus``
+    is a JSONL file of lessons (`rlvr.lab.corpus`) to learn from instead of the task's demonstrations; a relative path counts
+    from the run folder.
 
     >>> Recipe(preset="grpo", overrides={"loss.epsilon": 0.3}).algorithm.loss.epsilon
     0.3
@@ -51,6 +53,7 @@ class Recipe:
     eval_every: int = 0
     checkpoint_every: int = 50
     record: tuple[int, ...] = ()
+    corpus: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "prompts_per_step", "group_size", "checkpoint_every"):
@@ -74,6 +77,11 @@ class Recipe:
         if isinstance(self.algorithm.restart, RestartOnStall) and not self.eval_every:
             raise ValueError(
                 f"recipe: restart = {self.algorithm.restart} reads evaluations; accepted: eval_every above 0"
+            )
+        if self.corpus is not None and self.algorithm.source != "gold":
+            raise ValueError(
+                f"recipe: corpus = {self.corpus!r}, but {self.preset} learns from its own completions; accepted: a preset "
+                "whose source is gold, such as sft"
             )
         if self.algorithm.minibatches > self.prompts_per_step:
             raise ValueError(

@@ -7,9 +7,7 @@ micro-batches, so splitting can't change L. Rows whose gradient is exactly zero 
 weights' denominators.
 """
 
-import itertools
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -17,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rlvr.algo import Algorithm, Focused, Tokens, can_skip, explained_variance, token_losses
-from rlvr.lab.brief import Brief, Supplies, brief
+from rlvr.lab.brief import Brief, Supplies, asked, brief, minibatches
 from rlvr.lab.rollout import Rollouts
 from rlvr.policy import Decoding, Policy
 
@@ -70,12 +68,12 @@ def update(
     ``loss``, ``grad_norm`` (before clipping), ``rows_scored``, ``sampling/sampling_logp_difference/max`` of the first, and with
     a critic ``value_loss``, ``value_grad_norm`` and ``explained_variance`` of the batch.
     """
-    settled = brief(policy, rollouts, algorithm, decoding, supplies)
+    settled = brief(policy, rollouts, algorithm, decoding, supplies, micro_rows)
     step = _Step(policy, rollouts, algorithm, decoding, settled, supplies, micro_rows or len(rollouts.texts))
     totals: dict[str, float] = defaultdict(float)
     pull, gap = torch.zeros(rollouts.samples.tokens.shape), None
     for iteration in range(algorithm.num_iterations):
-        for problems in _minibatches(len(rollouts.problems), algorithm.minibatches):
+        for problems in minibatches(len(rollouts.problems), algorithm.minibatches):
             scored = _accumulate(step, problems, optimizer)
             totals["grad_norm"] += _descend(policy, optimizer, max_grad_norm, not supplies.critic_only)
             totals["loss"] += scored.loss
@@ -165,54 +163,41 @@ class _Part(NamedTuple):
 
 
 def _backward(step: _Step, part: _Part) -> tuple[float, Tensor, float]:
-    samples, settled, supplies = step.rollouts.samples, step.brief, step.supplies
-    device = next(step.policy.model.parameters()).device
-    tokens, mask = (table[part.rows.to(table.device)].to(device) for table in (samples.tokens, samples.mask))
-    index = step.rollouts.index[part.rows].to(device)
-    scores = step.policy.score(step.rollouts.problems, index, tokens, mask, step.decoding)
-    logps = scores.logps
+    settled, asks = step.brief, asked(step.policy, step.rollouts, part.rows)
+    scores = step.policy.score(*asks, step.decoding)
+    logps, mask = scores.logps, asks[-1]
     logps.retain_grad()
 
     def rows_of(table: Tensor | None) -> Tensor | None:
-        return None if table is None else table[part.rows].to(device, logps.dtype)
+        return None if table is None else table[part.rows.to(table.device)].to(logps)
 
-    old = rows_of(settled.old_logps)
     losses = token_losses(
         step.algorithm,
         Tokens(
             logps,
-            old,
+            rows_of(settled.old_logps),
             rows_of(settled.advantages),
-            settled.mask[part.rows].to(device),
+            settled.mask[part.rows].to(logps.device),
             rows_of(settled.ref_logps),
             scores.entropies,
-            Focused(*(each.to(device, logps.dtype) for each in part.focused)),
+            Focused(*(each.to(logps) for each in part.focused)),
             rows_of(settled.mismatch),
-            supplies.kl_coef,
-            supplies.entropy_coef,
+            settled.kl_coef,
+            settled.entropy_coef,
         ),
     )
     # The only reduction in the library.
-    total = (part.weights.to(device, logps.dtype) * losses).sum()
+    total = (part.weights.to(logps) * losses).sum()
     total.backward()
-    gap = float(torch.where(mask, logps.detach() - old, 0.0).abs().max())
-    return float(total.detach()), -logps.grad.cpu(), gap
+    gap = torch.where(mask, logps.detach() - rows_of(step.rollouts.samples.logps), 0.0)
+    return float(total.detach()), -logps.grad.cpu(), float(gap.abs().max())
 
 
 def _backward_values(step: _Step, part: _Part) -> float:
-    samples, settled, critic = step.rollouts.samples, step.brief, step.supplies.critic
-    device = next(critic.model.parameters()).device
-    tokens, mask = (table[part.rows.to(table.device)].to(device) for table in (samples.tokens, samples.mask))
-    values = critic.values(step.rollouts.problems, step.rollouts.index[part.rows].to(device), tokens, mask)
-    old, returns = (table[part.rows].to(device, values.dtype) for table in (settled.values, settled.returns))
+    settled, critic = step.brief, step.supplies.critic
+    values = critic.values(*asked(critic, step.rollouts, part.rows))
+    old, returns = (table[part.rows].to(values) for table in (settled.values, settled.returns))
     losses = step.algorithm.critic.coef * step.algorithm.critic(values, old, returns)
-    total = (part.weights.to(device, values.dtype) * losses).sum()
+    total = (part.weights.to(values) * losses).sum()
     total.backward()
     return float(total.detach())
-
-
-def _minibatches(problems: int, count: int) -> Iterator[slice]:
-    if count > problems:
-        raise ValueError(f"minibatches = {count} but there are only {problems} problems in a batch")
-    edges = [problems * i // count for i in range(count + 1)]
-    return (slice(low, high) for low, high in itertools.pairwise(edges))

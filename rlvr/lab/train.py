@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlvr.algo import describe
+from rlvr.algo import RestartOnStall, describe
 from rlvr.lab import store
 from rlvr.lab.checkpoint import Checkpoint, load_checkpoint, load_weights, save_checkpoint, save_weights
+from rlvr.lab.corpus import corpus_digest
 from rlvr.lab.draw import Drawn, draw
 from rlvr.lab.environment import write_environment
 from rlvr.lab.evaluate import accuracy_by_set, evaluate
@@ -80,7 +81,10 @@ def train(
     with run_lock(folder):
         _claim(folder, recipe, base)
         if store.is_finished(folder):
+            (folder / CHECKPOINT).unlink(missing_ok=True)
             return folder
+        if isinstance(recipe.algorithm.restart, RestartOnStall) and not sets:
+            raise ValueError(f"restart={recipe.algorithm.restart} reads evaluations; accepted: sets to evaluate on")
         _warn_of_lone_completions(recipe)
         run = _begin(folder, recipe, base, device)
         for step in range(run.mark.step, recipe.steps):
@@ -129,6 +133,8 @@ def _claim(folder: Path, recipe: Recipe, base: Path | None) -> None:
         "shape": shape,
         "recipe": recipe.to_json(),
     }
+    if recipe.corpus is not None:
+        config["corpus"] = corpus_digest(folder / recipe.corpus)
     if (folder / "config.json").exists():
         there = store.read_config(folder)
         wanted = json.loads(json.dumps(plain(config)))
@@ -176,6 +182,8 @@ def _begin(folder: Path, recipe: Recipe, base: Path | None, device: str) -> _Run
         learner.state, learner.scores = dict(mark.state), list(mark.scores)
     store.truncate_metrics(folder, mark.step)
     store.drop_rollouts_after(folder, mark.step)
+    if recipe.corpus is not None:
+        recipe = replace(recipe, corpus=str(folder / recipe.corpus))
     return _Run(folder, recipe, learner, mark)
 
 
@@ -220,7 +228,8 @@ def _learn(run: _Run, step: int, drawn: Drawn) -> StepResult:
     """The update of a step; without a batch there is none, and that is what the metrics say."""
     recipe, learner, batch = run.recipe, run.learner, drawn.batch
     if batch is None:
-        return StepResult({"loss": 0.0, "grad_norm": 0.0, "rows_scored": 0.0, "updates": 0.0}, None, None)
+        nothing = {"loss": 0.0, "grad_norm": 0.0, "rows_scored": 0.0, "updates": 0.0}
+        return StepResult(nothing | learner.after(step, None, nothing), None, None)
     algorithm, draws = recipe.algorithm, None
     if len(batch.problems) < algorithm.minibatches:  # only where dynamic sampling met its cap
         algorithm = replace(algorithm, minibatches=len(batch.problems))

@@ -7,9 +7,12 @@ first ``|`` is the right letter, whatever stands before or after: what the verdi
 
 Each problem carries an ``offset``: where in the context its prompt begins. A policy with absolute positions thereby meets
 every position in training up to a bound, and how far a longer prompt reaches beyond that bound decides whether it works.
+
+A problem may be posed with its answer as a hint, the letter before the colon: ``ab,ca,bc,?a2c:``. A policy that has learned
+from such prompts can be asked for the reasons of an answer it could not find.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,12 +51,16 @@ class Pointer:
         generator: np.random.Generator,
         n: int | tuple[int, int] = (4, 8),
         k: int | tuple[int, int] = (1, 7),
+        hint: float = 0.0,
     ) -> Problem:
-        """A problem over ``n`` letters with ``k`` hops; each a number or an inclusive range.
+        """A problem over ``n`` letters with ``k`` hops, each a number or an inclusive range; ``hint`` is the probability that
+        it is posed with its answer.
 
         >>> Pointer().problem(np.random.default_rng(0), n=4, k=(1, 3)).meta["n"]
         4
         """
+        if not 0 <= hint <= 1:
+            raise ValueError(f"pointer: hint = {hint!r}; accepted is a probability, 0 to 1")
         n = _draw(generator, "n", n, 2, len(LETTERS))
         k = _draw(generator, "k", k, 1, MAX_HOPS)
         cycle = [LETTERS[i] for i in generator.permutation(len(LETTERS))[:n]]
@@ -61,7 +68,25 @@ class Pointer:
         start = int(generator.integers(n))
         orbit = "".join(cycle[(start + hop) % n] for hop in range(1, k + self.slack + 1))
         meta = {"n": n, "k": k, "offset": int(generator.integers(self.max_offset + 1)), "orbit": orbit}
-        return Problem(",".join(pairs) + f",?{cycle[start]}{k}:", orbit[k - 1], meta)
+        problem = Problem(",".join(pairs) + f",?{cycle[start]}{k}:", orbit[k - 1], meta)
+        # Drawn last and only where asked for: worlds without hints stay the worlds they were.
+        return self.hinted(problem) if hint and generator.random() < hint else problem
+
+    def hinted(self, problem: Problem) -> Problem:
+        """The problem posed with its answer, one token longer.
+
+        >>> Pointer().hinted(Problem("ab,bc,ca,?a2:", "c")).prompt
+        'ab,bc,ca,?a2c:'
+        """
+        return replace(problem, prompt=f"{self.plain(problem).prompt[:-1]}{problem.answer}:")
+
+    def plain(self, problem: Problem) -> Problem:
+        """The problem without its hint; one that has none comes back as it is.
+
+        >>> Pointer().plain(Problem("ab,bc,ca,?a2c:", "c")).prompt
+        'ab,bc,ca,?a2:'
+        """
+        return replace(problem, prompt=f"{problem.prompt[:-2]}:") if problem.prompt[-2].isalpha() else problem
 
     def gold(self, problem: Problem) -> str:
         """The full chain: the k letters passed, the bar, the answer, the end sign.
@@ -99,6 +124,17 @@ class Pointer:
         if bar and answer == problem.answer:
             return Verdict(True, "correct", answer)
         return Verdict(False, self._kind(problem, chain, bool(bar), self.eos in chain), answer)
+
+    def sound(self, problem: Problem, text: str) -> bool:
+        """Whether the chain is the true one. A verdict does not ask: a right answer may stand after wrong reasons.
+
+        >>> problem = Problem("ab,ba,?a2:", "a", {"k": 2, "orbit": "bababab"})
+        >>> [Pointer().sound(problem, text) for text in ("ba|a$", "bb|a$", "|a$", "ba")]
+        [True, False, False, False]
+        """
+        chain, bar, _ = text.partition("|")
+        # A bilingual chain means the same in either alphabet.
+        return bool(bar) and chain.lower() == problem.meta["orbit"][: problem.meta["k"]].lower()
 
     def _kind(self, problem: Problem, chain: str, bar: bool, ended: bool) -> str:
         k, orbit = problem.meta["k"], problem.meta["orbit"]
