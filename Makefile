@@ -49,7 +49,7 @@ reproduce: $(STAMP)
 	  $(if $(filter 1,$(FORCE)),--force) $(if $(filter 1,$(QUICK)),--quick)
 
 test: $(STAMP)
-	@echo "Tests: the suite and every docstring example, two processes of one thread each; the slow ones are left to make test-slow."
+	@echo "Tests: the suite and every docstring example, two processes of one thread each, about three minutes on two cores; the slow ones are left to make test-slow."
 	@$(RUN) -m pytest -q -n 2 --dist worksteal $(ARGS)
 
 test-slow: $(STAMP)
