@@ -172,3 +172,11 @@ def test_show_says_what_a_library_makes_of_a_name(capsys) -> None:
     assert main(["show", "sft", "--like", "verl"]) == 2
     err = capsys.readouterr().err
     assert "accepted are one, with --like" in err and "accepted: one of" in err
+
+
+@pytest.mark.parametrize("field", ["learning_rate", "steps", "warmup_steps", "temperature", "group_size"])
+def test_a_recipe_file_with_text_for_a_number_is_one_line(tmp_path, capsys, field: str) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps({field: "x"}))
+    assert main(["train", str(tmp_path / "mine.json")]) == 2
+    err = capsys.readouterr().err
+    assert f"{field} = 'x'; accepted" in err and len(err.splitlines()) == 1

@@ -59,9 +59,9 @@ class Recipe:
         for name in ("steps", "prompts_per_step", "group_size", "checkpoint_every"):
             _require(self, name, isinstance(vars(self)[name], int) and vars(self)[name] >= 1, "a whole number >= 1")
         for name in ("learning_rate", "critic_learning_rate", "max_grad_norm", "temperature"):
-            _require(self, name, 0 < vars(self)[name] < math.inf, "a number above 0")
+            _require(self, name, _is_number(vars(self)[name]) and 0 < vars(self)[name] < math.inf, "a number above 0")
         for name in ("warmup_steps", "eval_every", "weight_decay"):
-            _require(self, name, vars(self)[name] >= 0, "0 or more")
+            _require(self, name, _is_number(vars(self)[name]) and vars(self)[name] >= 0, "0 or more")
         _require(self, "schedule", self.schedule in ("constant", "cosine"), "'constant' or 'cosine'")
         _require(self, "task", self.task in TASKS, "one of " + ", ".join(TASKS))
         _require(self, "rewards", len(self.rewards) > 0, "at least one reward with its weight")
@@ -153,6 +153,10 @@ class Recipe:
         """
         text = json.dumps([self.to_json(), describe(self.algorithm)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _require(recipe: Recipe, name: str, good: bool, accepted: str) -> None:
