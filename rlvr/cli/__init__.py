@@ -47,7 +47,8 @@ def _parse(arguments: list[str]) -> object:
     except SystemExit as end:
         if not end.code:
             return 0
-        text = re.sub(r"[╭╮╰╯│─]+", " ", re.sub(r"\x1b\[[0-9;]*m", "", complaint.getvalue()))
+        text = re.sub(r"[╭╮╰╯│─]+|-{3,}", " ", re.sub(r"\x1b\[[0-9;]*m", "", complaint.getvalue()))
+        text = re.sub(r"(\w[\w ]+\w) \1", r"\1", " ".join(text.split()))  # the box has its message as its title, too
         short = re.split(r"Perhaps you meant|Argument helptext|For full helptext", " ".join(text.split()))[0]
         topic = f"rlvr {arguments[0]} --help" if arguments[0] in NAMES else "rlvr --help"
         print(f"rlvr: {short.strip()} (see `{topic}`)", file=sys.stderr)

@@ -30,6 +30,16 @@ def perform(command: Any) -> None:
     # Small matrices don't scale over threads; parallel work is processes.
     torch.set_num_threads(1)
     try:
+        _check_device(getattr(command, "device", "cpu"))
         DEEDS[type(command)](command)
     except A_USER_CAN_MEND as error:
         raise Mistake(" ".join(str(error).split())) from error
+
+
+def _check_device(name: str) -> None:
+    """Refuse a device that isn't here before anything is written; what PyTorch raises differs from build to build."""
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise Mistake(f"--device {name}: {reason}; accepted: a device that PyTorch finds here, such as cpu") from None
