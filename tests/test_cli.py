@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from rlvr.cli import main
 from rlvr.cli.words import Mistake, rewards
@@ -180,3 +181,31 @@ def test_a_recipe_file_with_text_for_a_number_is_one_line(tmp_path, capsys, fiel
     assert main(["train", str(tmp_path / "mine.json")]) == 2
     err = capsys.readouterr().err
     assert f"{field} = 'x'; accepted" in err and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("device", ["nonsense", *([] if torch.cuda.is_available() else ["cuda"])])
+def test_a_device_that_is_not_here_is_one_line_and_leaves_nothing(tmp_path, capsys, device: str) -> None:
+    assert main([*TRAIN.split(), "--device", device, "--out", str(tmp_path / "run")]) == 2
+    err = capsys.readouterr().err
+    assert f"--device {device}: " in err and len(err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_command_is_named_once(capsys) -> None:
+    assert main(["reproduec"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("Unrecognized options") == 1 and "reproduec" in err and "Available subcommands: reproduce" in err
+
+
+def test_a_users_reward_keeps_its_state_over_the_steps_of_a_run(tmp_path) -> None:
+    """Its file is executed when a recipe is checked and once for the run, not at every step."""
+    (tmp_path / "mine.py").write_text(
+        "from pathlib import Path\ncalls = []\n"
+        "def write(word):\n    with Path(__file__).with_name('log').open('a') as log:\n        log.write(f'{word}\\n')\n"
+        "def count(completion, generator):\n    calls.append(1)\n    write(len(calls))\n    return 1.0\nwrite('load')\n"
+    )
+    words = TRAIN.replace("--eval-every 3", "--eval-every 0").split()
+    assert main([*words, "--reward", f"{tmp_path}/mine.py:count", "--out", str(tmp_path / "run")]) == 0
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [int(line) for line in lines if line != "load"] == list(range(1, 6 * 16 + 1))
+    assert lines[-1] == "96" and "load" not in lines[lines.index("1") :]

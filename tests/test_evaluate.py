@@ -17,7 +17,7 @@ from rlvr.lab.rollout import demonstrate
 from rlvr.lab.step import update
 from rlvr.policy import Decoding, LabPolicy
 from rlvr.rng import generator
-from rlvr.tasks import Pointer
+from rlvr.tasks import TASKS, Pointer
 from rlvr.types import Problem, Samples, Verdict
 
 TASK = Pointer()
@@ -328,3 +328,12 @@ def test_accuracy_of_an_evaluation(policy) -> None:
         totals[row["set"]] += row["correct"]
     assert found == {"small": pytest.approx(totals["small"] / 280), "large": pytest.approx(totals["large"] / 200)}
     assert totals["small"] > 0
+
+
+def test_sets_with_different_facts_share_a_table() -> None:
+    task = TASKS["echo"]
+    policy = LabPolicy.create(task.alphabet, task.eos, seed=0, width=16, heads=2)
+    sets = {"short": [Problem("a:", "a", {"n": 1})], "long": [Problem("b:", "b", {"k": 2})] * 2}
+    columns = evaluate(policy, task, sets)["columns"]
+    assert columns["n"] == [1, None, None] and columns["k"] == [None, 2, 2]
+    assert {len(column) for column in columns.values()} == {3}

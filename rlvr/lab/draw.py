@@ -14,7 +14,6 @@ from rlvr.lab.corpus import ByHeart, lessons_of
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.rollout import Rollouts, collect, demonstrate, join, take
 from rlvr.policy import Decoding, Policy
-from rlvr.rewards import load_reward
 from rlvr.rng import generator
 
 __all__ = ["Drawn", "draw"]
@@ -73,15 +72,11 @@ def _round(policy: Policy, recipe: Recipe, step: int, number: int) -> Rollouts:
     rows, width = recipe.prompts_per_step * recipe.group_size, max(task.limit(p) for p in problems)
     draws = generator(recipe.seed, "draws", *place).random((rows, width))
     chance = generator(recipe.seed, "reward", *place)
-    return collect(policy, task, problems, _rewards(recipe), draws, Decoding(recipe.temperature), chance)
+    return collect(policy, task, problems, recipe.paid_by, draws, Decoding(recipe.temperature), chance)
 
 
 def _greedy(policy: Policy, recipe: Recipe, batch: Rollouts, step: int) -> Rollouts:
     task, problems = recipe.the_task, batch.problems
     unused = np.zeros((len(problems), max(task.limit(p) for p in problems)))
     chance = generator(recipe.seed, "greedy reward", step)
-    return collect(policy, task, problems, _rewards(recipe), unused, GREEDY, chance)
-
-
-def _rewards(recipe: Recipe) -> dict:
-    return {name: (weight, load_reward(name)) for name, weight in recipe.rewards.items()}
+    return collect(policy, task, problems, recipe.paid_by, unused, GREEDY, chance)

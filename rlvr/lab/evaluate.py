@@ -31,19 +31,18 @@ def evaluate(
     """Complete every problem ``samples`` times and count verdicts.
 
     Returns ``name`` ("greedy" at temperature 0, else "sampled"), the settings, and ``columns`` with one entry a problem:
-    the set, the problem's whole-number facts (n, k, ...), ``correct`` of ``samples``, mean ``length`` in tokens, mean
-    ``entropy`` in nats a token, whether the ``majority`` answer is right (ties go to the answer that came first; texts
-    without an answer don't vote), and the count of each verdict ``kind``.
+    the set, the problem's whole-number facts (n, k, ...; ``None`` where a problem lacks one), ``correct`` of ``samples``, mean
+    ``length`` in tokens, mean ``entropy`` in nats a token, whether the ``majority`` answer is right (ties go to the answer that
+    came first; texts without an answer don't vote), and the count of each verdict ``kind``.
     """
     name = "greedy" if decoding.temperature == 0 else "sampled"
-    columns: dict[str, list[Any]] = {}
+    rows: list[dict[str, Any]] = []
     for label, problems in sets.items():
         limits = [task.limit(problem) for problem in problems]
         draws = generator(seed, "evaluate", name, label).random((len(problems) * samples, max(limits)))
         drawn = policy.sample(problems, samples, draws, limits, decoding)
-        for row in _rows(policy, task, problems, drawn, samples):
-            for key, value in {"set": label, **row}.items():
-                columns.setdefault(key, []).append(value)
+        rows += ({"set": label, **row} for row in _rows(policy, task, problems, drawn, samples))
+    columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
     settings = {
         "temperature": decoding.temperature,
         "top_p": decoding.top_p,

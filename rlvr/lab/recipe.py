@@ -5,10 +5,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from rlvr.algo import Algorithm, RestartOnStall, describe, preset, with_overrides
-from rlvr.rewards import load_reward
+from rlvr.rewards import GroupReward, Reward, load_reward
 from rlvr.tasks import TASKS, Task
 
 __all__ = ["Recipe"]
@@ -92,6 +93,11 @@ class Recipe:
     def algorithm(self) -> Algorithm:
         """The preset with the overrides applied."""
         return with_overrides(preset(self.preset), self.overrides)
+
+    @cached_property
+    def paid_by(self) -> dict[str, tuple[float, Reward | GroupReward]]:
+        """Each reward's weight and function; a user's file is executed once a run, so that it may keep state."""
+        return {name: (weight, load_reward(name)) for name, weight in self.rewards.items()}
 
     @property
     def the_task(self) -> Task:
