@@ -9,6 +9,7 @@ import pytest
 
 from rlvr.rng import generator
 from rlvr.stats import (
+    accuracy_over_seeds,
     bootstrap_seeds_problems,
     maj_at_k,
     maj_at_k_sampled,
@@ -244,3 +245,14 @@ def test_an_accuracy_never_looks_certain():
     assert mixed.hi == 1.0 and mixed.lo == pytest.approx(0.875 - 3.182446 * 0.25 / 2)
     with pytest.raises(ValueError, match=r"1\.2"):
         share_over_problems([0.5, 1.2])
+
+
+def test_seeds_that_agree_fall_back_on_problems():
+    spread = accuracy_over_seeds([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]])
+    half = 4.302653 * 0.25 / math.sqrt(3)
+    assert (spread.unit, spread.n, spread.value) == ("seeds", 3, 0.5)
+    assert (spread.lo, spread.hi) == (max(0.0, 0.5 - half), pytest.approx(min(1.0, 0.5 + half)))
+    assert accuracy_over_seeds([[1] * 200] * 3) == wilson(200, 200)
+    assert accuracy_over_seeds([[1, 1, 0, 0], [1, 1, 1, 1]]).unit == "problems"
+    with pytest.raises(ValueError, match="no seeds"):
+        accuracy_over_seeds([])

@@ -6,13 +6,12 @@ set. Which of the two stands beside each number.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rlvr.report.data import Evaluation, Experiment, Run
-from rlvr.stats import Interval, over_seeds, wilson
+from rlvr.stats import Interval, accuracy_over_seeds
 
 __all__ = [
     "Line",
@@ -93,18 +92,7 @@ def estimate(scores: Sequence[np.ndarray]) -> Interval | None:
     1.000 [0.886, 1.000], n = 30 problems
     """
     scores = [values for values in scores if len(values)]
-    if not scores:
-        return None
-    means = [float(values.mean()) for values in scores]
-    if len(means) >= 3:
-        interval = over_seeds(means)
-        if not interval.degenerate:
-            return replace(interval, lo=max(0.0, interval.lo), hi=min(1.0, interval.hi))
-    problems = min(len(values) for values in scores)
-    mean = float(np.mean(means))
-    # Problems are shared by the seeds, so they count once; rounding the successes keeps Wilson's formula
-    # exact.
-    return replace(wilson(round(mean * problems), problems), value=mean)
+    return accuracy_over_seeds(scores) if scores else None
 
 
 def starts(experiment: Experiment, name: str) -> list[Evaluation]:

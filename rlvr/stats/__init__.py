@@ -2,6 +2,7 @@
 
 from rlvr.stats.intervals import (
     Interval,
+    accuracy_over_seeds,
     bootstrap_seeds_problems,
     over_problems,
     over_seeds,
@@ -13,6 +14,7 @@ from rlvr.stats.passk import maj_at_k, maj_at_k_sampled, mean_pass_at_k, pass_at
 
 __all__ = [
     "Interval",
+    "accuracy_over_seeds",
     "bootstrap_seeds_problems",
     "maj_at_k",
     "maj_at_k_sampled",
