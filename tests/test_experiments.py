@@ -13,6 +13,8 @@ import pytest
 
 from rlvr.experiments import EXPERIMENTS, Plan, Results, experiment_named, judge, run_experiment
 from rlvr.experiments.base import over, percent
+from rlvr.experiments.lr_search import RATES, best_rate, rates_chosen
+from rlvr.experiments.rl_vs_sft import ARMS as METHODS
 from rlvr.experiments.runner import results_of
 from rlvr.lab import store
 from rlvr.stats import Interval
@@ -104,7 +106,24 @@ def test_quick_is_a_folder_of_its_own_and_labelled(tmp_path: Path) -> None:
 def test_lr_search_judges_its_claim(tmp_path: Path) -> None:
     folder = run_experiment(toy("lr_search", seeds=(100,)), Plan(tmp_path, jobs=2))
     summary, _ = results_of(folder)
-    assert summary["claims"][0]["verdict"] == "undecided"  # one seed has no interval
+    # One seed has no interval and chooses nothing.
+    assert [row["verdict"] for row in summary["claims"]] == ["undecided"] * 2
+
+
+def test_the_search_says_when_the_rates_in_use_are_not_its_best(tmp_path: Path) -> None:
+    class Table(Results):
+        def accuracy(self, arm: str, label: str, name: str = "greedy") -> np.ndarray:
+            method, rate = arm.split("-", 1)
+            return np.full((3, 4), 0.9 if (method, rate) in self.best else 0.8)
+
+    results = Table(tmp_path, (100, 101, 102))
+    object.__setattr__(results, "best", {(m, f"{recipe.learning_rate:g}") for m, recipe in METHODS.items()})
+    assert rates_chosen(results).verdict == "holds"
+    object.__setattr__(results, "best", {("sft", "0.001"), ("rft", "0.0003"), ("grpo", "0.0003")})
+    found = rates_chosen(results)
+    assert found.verdict == "differs" and "sft 0.001 (there 0.0003)" in found.measured
+    object.__setattr__(results, "best", set())  # all equal: the smaller rate
+    assert best_rate(results, "grpo") == min(RATES)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,15 @@ def best_rate(results: Results, method: str) -> float:
     return max(RATES, key=lambda rate: (results.accuracy(f"{method}-{rate:g}", "n12").mean(), -rate))
 
 
+def rates_chosen(results: Results) -> Finding:
+    """Whether experiment 01 uses what this search finds: the number of methods whose rate there is the best one here."""
+    best = {method: best_rate(results, method) for method in METHODS}
+    agree = sum(best[method] == METHODS[method].learning_rate for method in METHODS)
+    words = ", ".join(f"{method} {rate:g} (there {METHODS[method].learning_rate:g})" for method, rate in best.items())
+    verdict = "undecided" if len(results.seeds) < 3 else "holds" if agree == len(METHODS) else "differs"
+    return Finding(agree, agree, agree, len(METHODS), f"best: {words}", verdict)
+
+
 LR_SEARCH = Experiment(
     name="lr_search",
     title="Which learning rate does each method get?",
@@ -47,6 +56,14 @@ LR_SEARCH = Experiment(
     base=BASES["cot_L2"],
     arms=ARMS,
     claims=(
+        Claim(
+            "rates-chosen",
+            "Every method's learning rate in experiment 01 is the best that this search finds.",
+            "not in the lecture",
+            "Best mean greedy accuracy on dev n = 12, of equals the smaller rate, is the rate that experiment 01 uses, for all "
+            "methods and with at least three seeds.",
+            rates_chosen,
+        ),
         Claim(
             "lr-as-big",
             "The learning rate moves out-of-distribution results as much as the method does.",

@@ -6,7 +6,7 @@ import numpy as np
 
 from rlvr.experiments.base import Finding, Results, judge, over, percent
 from rlvr.lab.pretrain import BASES
-from rlvr.stats import Interval
+from rlvr.stats import Interval, accuracy_over_seeds
 from rlvr.tasks import Pointer
 
 __all__ = [
@@ -35,7 +35,8 @@ def base_ood(results: Results) -> Finding:
     """How far the base falls from n = 8 to n = 12."""
     short, long = (results.accuracy("base", label).mean(1) for label in ("n8", "n12"))
     drop = over(short - long, -1, 1)
-    measured = f"n = 8 {percent(over(short, 0, 1))}, n = 12 {percent(over(long, 0, 1))}; drop {percent(drop)}"
+    words = [percent(accuracy_over_seeds(results.accuracy("base", label))) for label in ("n8", "n12")]
+    measured = f"n = 8 {words[0]}, n = 12 {words[1]}; drop {percent(drop)}"
     return _finding(drop, judge(drop.lo, drop.hi, above=0.2), measured)
 
 
@@ -80,11 +81,10 @@ def all_fix(results: Results) -> Finding:
     worst = min(rows, key=lambda arm: rows[arm].mean())
     verdict = "holds" if all(3 * n >= 2 * seeds for n in reached.values()) else "differs"
     verdict = verdict if seeds >= 3 else "undecided"  # a count over one or two seeds says little
-    before = percent(over(results.accuracy("base", "n12").mean(1), 0, 1))
-    words = ", ".join(
-        f"{arm} {percent(over(rows[arm], 0, 1))} ({reached[arm]} of {seeds} seeds >= 90 %)" for arm in rows
-    )
-    return _finding(over(rows[worst], 0, 1), verdict, f"from {before} to {words}")
+    shown = {arm: accuracy_over_seeds(results.accuracy(arm, "n12")) for arm in ("base", *METHODS)}
+    before = percent(shown["base"])
+    words = ", ".join(f"{arm} {percent(shown[arm])} ({reached[arm]} of {seeds} seeds >= 90 %)" for arm in rows)
+    return _finding(shown[worst], verdict, f"from {before} to {words}")
 
 
 def repair_speed(results: Results) -> Finding:
