@@ -4,30 +4,34 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rlvr.experiments import EXPERIMENTS, Plan, Results, experiment_named, judge, run_experiment
+from rlvr.experiments import EXPERIMENTS, Experiment, Job, Place, Plan, Results, experiment_named, judge, run_experiment
 from rlvr.experiments.base import over, percent
 from rlvr.experiments.lr_search import RATES, best_rate, rates_chosen
 from rlvr.experiments.rl_vs_sft import ARMS as METHODS
 from rlvr.experiments.runner import results_of
 from rlvr.lab import store
+from rlvr.lab.jsonl import read_json
 from rlvr.stats import Interval
 
 
 def toy(name: str = "rl_vs_sft", **changes):
     experiment = EXPERIMENTS[name]
-    base = replace(experiment.base, steps=4, prompts_per_step=4, shape={"width": 16, "heads": 2}, checkpoint_every=2)
+    tiny = {"steps": 4, "prompts_per_step": 4, "shape": {"width": 16, "heads": 2}, "checkpoint_every": 2}
+    bases = {name: replace(base, **tiny) for name, base in experiment.bases.items()}
     arms = {
         arm: replace(recipe, steps=3, prompts_per_step=4, group_size=2, eval_every=2, checkpoint_every=2, record=(0, 2))
         for arm, recipe in experiment.arms.items()
     }
-    small = replace(experiment, base=base, arms=arms, problems_per_hop=1, samples=2, seeds=(0, 1))
+    small = replace(experiment, bases=bases, arms=arms, problems_per_hop=1, samples=2, seeds=(0, 1))
     return replace(small, **changes)
 
 
@@ -169,7 +173,8 @@ from test_experiments import toy
 from rlvr.experiments import Plan, run_experiment
 if __name__ == "__main__":
     slow = toy()
-    run_experiment(replace(slow, base=replace(slow.base, steps=100_000)), Plan(Path({out!r}), jobs=2))
+    bases = {{name: replace(base, steps=100_000) for name, base in slow.bases.items()}}
+    run_experiment(replace(slow, bases=bases), Plan(Path({out!r}), jobs=2))
 """
 
 
@@ -192,3 +197,82 @@ def _wait(done: Callable[[], bool], seconds: float = 60.0) -> None:
     while not done():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.1)
+
+
+def count(place: Place, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A job: how many runs it finds, and which number this call of it is."""
+    calls = place.root / f"calls-{place.out.name}"
+    calls.write_text(calls.read_text() + "x" if calls.exists() else "x")
+    return {"runs": len(list(place.folder.glob("*/model.safetensors"))), "asked": settings["number"]}
+
+
+def two_jobs(experiment: Experiment) -> list[Job]:
+    first = Job("first", count, {"number": 1}, ("grpo-s0",))
+    return [Job("second", count, {"number": 2}, ("first",)), first]
+
+
+def test_jobs_run_after_what_they_need_and_again_when_that_changed(tmp_path: Path) -> None:
+    def calls() -> list[int]:
+        return [len((tmp_path / f"calls-{name}").read_text()) for name in ("first", "second")]
+
+    wanted = toy(seeds=(0,), jobs=two_jobs)
+    folder = run_experiment(wanted, Plan(tmp_path, jobs=2))
+    _, results = results_of(folder)
+    assert results.result("first")["runs"] >= 2 and results.result("second")["asked"] == 2
+    run_experiment(wanted, Plan(tmp_path, jobs=2))
+    assert calls() == [1, 1]
+    changed = replace(wanted, arms=wanted.arms | {"grpo": replace(wanted.arms["grpo"], learning_rate=1e-5)})
+    run_experiment(changed, Plan(tmp_path, jobs=2))
+    assert calls() == [2, 2]
+    asked = replace(changed, jobs=partial(only_second, 3))
+    run_experiment(asked, Plan(tmp_path, jobs=2))
+    assert calls() == [2, 3]
+
+
+def only_second(number: int, experiment: Experiment) -> list[Job]:
+    return [two_jobs(experiment)[1], Job("second", count, {"number": number}, ("first",))]
+
+
+def test_a_job_that_needs_what_there_is_not_is_refused(tmp_path: Path) -> None:
+    lost = toy(seeds=(0,), jobs=lost_job)
+    with pytest.raises(ValueError, match=r"lost need nobody-s0.*accepted"):
+        run_experiment(lost, Plan(tmp_path, jobs=1))
+
+
+def lost_job(experiment: Experiment) -> list[Job]:
+    return [Job("lost", count, {"number": 1}, ("nobody-s0",))]
+
+
+def test_an_experiment_reads_the_runs_of_another_that_is_made_first(tmp_path: Path) -> None:
+    first = toy(seeds=(0,))
+    second = Experiment(
+        name="reader", title="", question="", setup="", uses=(first,), jobs=reader, seeds=(0,), answer=found_elsewhere
+    )
+    folder = run_experiment(second, Plan(tmp_path, jobs=1))
+    assert read_json(folder / "experiment.json")["answer"] == "4 runs"
+    changed = replace(second, uses=(toy(seeds=(0,), samples=3),))
+    before = (tmp_path / "calls-reading").read_text()
+    run_experiment(changed, Plan(tmp_path, jobs=1))
+    assert (tmp_path / "calls-reading").read_text() == before + "x"
+
+
+def reader(experiment: Experiment) -> list[Job]:
+    return [Job("reading", count_elsewhere, {"number": 0})]
+
+
+def count_elsewhere(place: Place, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return count(place._replace(folder=place.root / "rl_vs_sft"), settings)
+
+
+def found_elsewhere(results: Results) -> str:
+    assert results.other("rl_vs_sft").accuracy("grpo", "n12").shape == (1, 4)
+    return f"{results.result('reading')['runs']} runs"
+
+
+def test_arms_have_seeds_of_their_own_and_share_bases(tmp_path: Path) -> None:
+    wide = toy(seeds=(0, 1), seeds_of={"grpo": (0, 1, 2)}, base_seeds=1, claims=())
+    folder = run_experiment(wide, Plan(tmp_path, jobs=2))
+    _, results = results_of(folder)
+    assert results.accuracy("grpo", "n12").shape == (3, 4) and results.accuracy("rft", "n12").shape == (2, 4)
+    assert sorted(run.name for run in folder.glob("base-*")) == ["base-s0"]
+    assert store.read_config(folder / "grpo-s2")["base"] == store.read_config(folder / "base-s0")["base"]

@@ -1,6 +1,6 @@
 """Claims: one experiment a file. ``EXPERIMENTS`` is the registry."""
 
-from rlvr.experiments.base import Claim, Experiment, Finding, Results, judge
+from rlvr.experiments.base import Claim, Experiment, Finding, Job, Place, Results, judge
 from rlvr.experiments.lr_search import LR_SEARCH
 from rlvr.experiments.rl_vs_sft import RL_VS_SFT
 from rlvr.experiments.runner import Plan, run_experiment
@@ -11,6 +11,8 @@ __all__ = [
     "Claim",
     "Experiment",
     "Finding",
+    "Job",
+    "Place",
     "Plan",
     "Results",
     "experiment_named",

@@ -1,4 +1,4 @@
-"""What an experiment is: arms that differ in one thing, seeds, and claims with rules written before the run.
+"""What an experiment is: arms that differ in one thing, seeds, further jobs, and claims with rules written before the run.
 
 A claim's rule is code that sees run folders and nothing else, through ``Results``.
 """
@@ -7,15 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlvr.experiments.panels import Panel
 from rlvr.lab import store
+from rlvr.lab.jsonl import read_json
 from rlvr.lab.recipe import Recipe
+from rlvr.lab.testsets import POINTER_HOPS
 from rlvr.stats import Interval, over_seeds
 
-__all__ = ["Claim", "Experiment", "Finding", "Results", "judge", "over", "percent"]
+__all__ = ["Claim", "Experiment", "Finding", "Job", "Place", "Results", "judge", "over", "percent"]
 
 
 @dataclass(frozen=True)
@@ -83,37 +86,114 @@ class Claim:
     find: Callable[["Results"], Finding]
 
 
+class Place(NamedTuple):
+    """Where a job works: its own folder, its experiment's, the one that holds all experiments and bases; small or whole."""
+
+    out: Path
+    folder: Path
+    root: Path
+    quick: bool
+
+
 @dataclass(frozen=True)
+class Job:
+    """Work of an experiment that is no training arm: a tree of completions, a verifier, a sampling study.
+
+    ``work`` is a function at the top level of a module, called in a worker process with one thread; what it returns becomes
+    ``result.json`` of its folder. ``settings`` are plain data; a changed one makes the job and all that need it run again.
+    ``needs`` names the runs and jobs of the same experiment that must be finished before, such as ``base-s0``.
+    """
+
+    name: str
+    work: Callable[[Place, Mapping[str, Any]], Mapping[str, Any] | None]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+
+def no_jobs(experiment: "Experiment") -> Sequence[Job]:
+    """What an experiment needs beside its arms, if nothing is said: nothing."""
+    return ()
+
+
+def no_panels(results: "Results") -> Sequence[Panel]:
+    """What a page shows beside what every experiment has, if nothing is said: nothing."""
+    return ()
+
+
+def no_answer(results: "Results") -> str:
+    """An experiment that gives no answer in words leaves it to its claims."""
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A question with the arms that answer it; ``arms`` are recipes whose seed is filled in for each seed.
 
-    Seed s of every arm starts from base model s, sees the same problems and the same uniform draws. ``base`` is the base
-    model's recipe, ``sizes`` and ``curve_sizes`` are the n of the held-out problems at the ends and along the way.
+    ``bases`` are the base models that the arms' recipes name. Seed s of every arm starts from base seed s (s modulo
+    ``base_seeds`` where that is given), sees the same problems and the same uniform draws. ``seeds_of`` gives an arm seeds of
+    its own. ``sizes`` and ``curve_sizes`` are the n of the held-out problems at the ends and along the way, ``hops`` their k.
+    ``after`` names the jobs that an arm needs first, with ``{seed}`` for its base seed, which also stands in its rewards.
+    ``uses`` are experiments whose runs this one reads. ``panels`` is what the page shows of it, ``answer`` what it says.
     """
 
     name: str
     title: str
     question: str
     setup: str
-    base_name: str
-    base: Recipe
-    arms: Mapping[str, Recipe]
-    claims: Sequence[Claim]
-    sizes: Sequence[int]
-    curve_sizes: Sequence[int]
+    bases: Mapping[str, Recipe] = field(default_factory=dict)
+    arms: Mapping[str, Recipe] = field(default_factory=dict)
+    claims: Sequence[Claim] = ()
+    sizes: Sequence[int] = (8, 12, 14, 16)
+    curve_sizes: Sequence[int] = (8, 12, 14, 16)
+    hops: Sequence[int] = POINTER_HOPS
     seeds: Sequence[int] = (0, 1, 2)
+    seeds_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    base_seeds: int | None = None
     split: str = "test"
     problems_per_hop: int = 50
     samples: int = 32
-    notes: Sequence[str] = field(default_factory=tuple)
+    after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    jobs: Callable[["Experiment"], Sequence[Job]] = no_jobs
+    uses: tuple["Experiment", ...] = ()
+    panels: Callable[["Results"], Sequence[Panel]] = no_panels
+    answer: Callable[["Results"], str] = no_answer
+    notes: Sequence[str] = ()
+    quick: bool = False
 
-    def base_recipe(self, seed: int) -> Recipe:
-        """The recipe of the base model of a seed."""
-        return replace(self.base, seed=seed)
+    def base_arm(self, base: str) -> str:
+        """The name under which a base's evaluation is found among the runs."""
+        return "base" if len(self.bases) == 1 else f"base_{base}"
+
+    def base_seed(self, seed: int) -> int:
+        """The seed of the base that a seed starts from."""
+        return seed if self.base_seeds is None else seed % self.base_seeds
+
+    def base_recipe(self, base: str, seed: int) -> Recipe:
+        """The recipe of a base model of a seed."""
+        recipe = replace(self.bases[base], seed=seed)
+        return recipe if recipe.base is None else replace(recipe, base_seed=seed)
+
+    def arm_seeds(self, arm: str) -> Sequence[int]:
+        """The seeds of an arm."""
+        return self.seeds_of.get(arm, self.seeds)
+
+    def seeds_of_bases(self) -> list[int]:
+        """The seeds of the base models that all arms together start from."""
+        seeds = dict.fromkeys(self.seeds)
+        for arm in self.arms:
+            seeds |= dict.fromkeys(self.arm_seeds(arm))
+        return list(dict.fromkeys(map(self.base_seed, seeds)))
+
+    def own_seeds(self) -> dict[str, Sequence[int]]:
+        """The seeds of every run that differ from ``seeds``, bases included."""
+        bases, wanted = self.seeds_of_bases(), dict(self.seeds_of)
+        return wanted | {self.base_arm(base): bases for base in self.bases if bases != list(self.seeds)}
 
     def recipe(self, arm: str, seed: int) -> Recipe:
         """The recipe of an arm and a seed."""
-        return replace(self.arms[arm], seed=seed, base=self.base_name, base_seed=seed)
+        recipe, base = self.arms[arm], self.base_seed(seed)
+        rewards = {name.replace("{seed}", str(base)): weight for name, weight in recipe.rewards.items()}
+        return replace(recipe, seed=seed, base_seed=base, rewards=rewards)
 
 
 @dataclass(frozen=True)
@@ -122,6 +202,22 @@ class Results:
 
     folder: Path
     seeds: Sequence[int]
+    seeds_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def arm_seeds(self, arm: str) -> Sequence[int]:
+        """The seeds of an arm."""
+        return self.seeds_of.get(arm, self.seeds)
+
+    def result(self, job: str) -> dict[str, Any]:
+        """What a job found."""
+        return read_json(Path(self.folder) / job / "result.json")
+
+    def other(self, experiment: str) -> "Results":
+        """The results of an experiment that this one uses, of the same reproduction."""
+        quick = "-quick" if Path(self.folder).name.endswith("-quick") else ""
+        folder = Path(self.folder).parent / (experiment + quick)
+        summary = read_json(folder / "experiment.json")
+        return Results(folder, summary["seeds"], summary["seeds_of"])
 
     def run(self, arm: str, seed: int) -> Path:
         """The run folder of an arm and a seed."""
@@ -129,7 +225,7 @@ class Results:
 
     def metrics(self, arm: str, key: str, steps: int | None = None) -> np.ndarray:
         """[S steps] of one metric over the first ``steps`` steps; NaN where a step did not log it."""
-        rows = [store.read_metrics(self.run(arm, seed))[:steps] for seed in self.seeds]
+        rows = [store.read_metrics(self.run(arm, seed))[:steps] for seed in self.arm_seeds(arm)]
         return np.array([[_number(row.get(key)) for row in run] for run in rows])
 
     @cached_property
@@ -155,7 +251,7 @@ class Results:
 
     def accuracy(self, arm: str, label: str, name: str = "greedy") -> np.ndarray:
         """[S N] share of right samples by seed and problem."""
-        found = [self.final(arm, seed, label, name) for seed in self.seeds]
+        found = [self.final(arm, seed, label, name) for seed in self.arm_seeds(arm)]
         return np.array([np.divide(columns["correct"], columns["samples"]) for columns in found])
 
     def kinds(self, arm: str, seed: int, label: str) -> dict[str, int]:

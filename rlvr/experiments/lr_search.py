@@ -52,8 +52,7 @@ LR_SEARCH = Experiment(
     title="Which learning rate does each method get?",
     question="Every method gets the same three learning rates, steps, seeds and problems; which one is best for each?",
     setup="As experiment 01, on other base seeds and other problems (dev).",
-    base_name="cot_L2",
-    base=BASES["cot_L2"],
+    bases={"cot_L2": BASES["cot_L2"]},
     arms=ARMS,
     claims=(
         Claim(

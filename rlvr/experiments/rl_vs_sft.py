@@ -127,8 +127,7 @@ RL_VS_SFT = Experiment(
         "own range), 12 (the longest trained), 14 and 16 (never trained), 200 problems each, greedy decoding. Seed s of every "
         "method starts from base model s and sees the same problems and the same random draws."
     ),
-    base_name="cot_L2",
-    base=BASES["cot_L2"],
+    bases={"cot_L2": BASES["cot_L2"]},
     arms=ARMS,
     claims=CLAIMS,
     sizes=(8, 9, 10, 11, 12, 14, 16),

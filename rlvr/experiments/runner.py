@@ -1,17 +1,18 @@
-"""Runs an experiment: bases first, arms as soon as their base is there, one process a core, nothing done twice."""
+"""Runs an experiment: every unit as soon as what it needs is there, one process a core, nothing done twice."""
 
 import multiprocessing
 import os
 import shutil
 import threading
-from collections.abc import Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rlvr.experiments.base import Experiment, Results
-from rlvr.experiments.work import run_job
+from rlvr.experiments.panels import as_data
+from rlvr.experiments.units import Unit, clear_stale, finished, units_of
 from rlvr.lab import store
 from rlvr.lab.jsonl import read_json, write_json
 from rlvr.lab.pretrain import base_folder
@@ -32,32 +33,22 @@ class Plan(NamedTuple):
     force: bool = False
 
 
-class Job(NamedTuple):
-    """One run for a worker process: an arm and a seed, or the base of a seed (arm ``base``)."""
-
-    arm: str
-    seed: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.arm}-s{self.seed}"
-
-
 def run_experiment(experiment: Experiment, plan: Plan) -> Path:
-    """Train and evaluate every arm and seed that is not finished, judge the claims, write ``experiment.json``.
+    """Do every unit that is not finished, judge the claims, write ``experiment.json``; the experiments it uses come first.
 
-    Returns the experiment's folder. ``force`` removes finished work first, bases included.
+    Returns the experiment's folder. ``force`` removes finished work first, bases included, but not the experiments used.
     """
+    for used in experiment.uses:
+        run_experiment(used, plan._replace(force=False))
     experiment = _sized(experiment, plan)
-    folder = Path(plan.out) / (experiment.name + ("-quick" if plan.quick else ""))
+    folder = Path(plan.out) / (experiment.name + "-quick" * plan.quick)
     if plan.force:
-        shutil.rmtree(folder, ignore_errors=True)
-    _clear_stale(experiment, folder)
-    jobs = [Job("base", seed) for seed in experiment.seeds]
-    jobs += [Job(arm, seed) for seed in experiment.seeds for arm in experiment.arms]
-    open_jobs = [job for job in jobs if not _finished(folder / job.name)]
-    if open_jobs:
-        _run_all(experiment, plan, folder, open_jobs)
+        _remove(experiment, folder)
+    units = units_of(experiment, folder)
+    clear_stale(units)
+    open_units = [unit for unit in units if not finished(unit.folder)]
+    if open_units:
+        _run_all(open_units, min(plan.jobs or os.cpu_count() or 1, len(open_units)))
     _write_summary(experiment, plan, folder)
     return folder
 
@@ -65,7 +56,7 @@ def run_experiment(experiment: Experiment, plan: Plan) -> Path:
 def results_of(folder: Path) -> tuple[dict[str, Any], Results]:
     """The summary of a finished experiment and its results."""
     summary = read_json(Path(folder) / "experiment.json")
-    return summary, Results(Path(folder), summary["seeds"])
+    return summary, Results(Path(folder), summary["seeds"], summary["seeds_of"])
 
 
 def _sized(experiment: Experiment, plan: Plan) -> Experiment:
@@ -76,74 +67,56 @@ def _sized(experiment: Experiment, plan: Plan) -> Experiment:
         name: replace(
             recipe,
             steps=max(2, recipe.steps // 6),
-            eval_every=25,
-            record=tuple(r for r in recipe.record if r < 100),
+            eval_every=min(recipe.eval_every, 25),
+            record=tuple(r for r in recipe.record if r < max(2, recipe.steps // 6)),
         )
         for name, recipe in experiment.arms.items()
     }
-    return replace(experiment, seeds=seeds[: plan.seeds or 1], arms=arms, samples=8)
+    small = {"seeds": seeds[: plan.seeds or 1], "seeds_of": {}, "arms": arms, "samples": 8, "quick": True}
+    return replace(experiment, **small)
 
 
-def _finished(folder: Path) -> bool:
-    return (folder / "DONE").exists()
+def _remove(experiment: Experiment, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    for base in experiment.bases:
+        for seed in experiment.seeds_of_bases():
+            shutil.rmtree(base_folder(base, experiment.base_recipe(base, seed), folder.parent), ignore_errors=True)
 
 
-def _clear_stale(experiment: Experiment, folder: Path) -> None:
-    """Remove runs whose recipe is no longer the experiment's: they would be compared with what they are not."""
-    for seed in experiment.seeds:
-        wanted = base_folder(experiment.base_name, experiment.base_recipe(seed), folder).name
-        for arm in ("base", *experiment.arms):
-            run = folder / Job(arm, seed).name
-            if not (run / "config.json").exists():
-                continue
-            recipe = experiment.base_recipe(seed) if arm == "base" else experiment.recipe(arm, seed)
-            config = store.read_config(run)
-            if config["base"] != wanted or config["recipe"] != recipe.to_json():
-                shutil.rmtree(run)
-
-
-def _run_all(experiment: Experiment, plan: Plan, folder: Path, jobs: list[Job]) -> None:
-    workers = min(plan.jobs or os.cpu_count() or 1, len(jobs))
+def _run_all(units: Sequence[Unit], workers: int) -> None:
     context = multiprocessing.get_context("spawn")
-    waiting, running = list(jobs), {}
-    portable = replace(experiment, claims=())  # rules stay here: workers train and evaluate, they don't judge
-    plans = {job.name: _where(experiment, folder, job)[1] for job in jobs}
-    with Board(plans) as board, ProcessPoolExecutor(workers, context, _start_worker) as pool:
+    waiting, running = list(units), {}
+    with (
+        Board({unit.name: unit.steps for unit in units}) as board,
+        ProcessPoolExecutor(workers, context, _start_worker) as pool,
+    ):
         try:
             while waiting or running:
-                ready = [job for job in waiting if job.arm == "base" or _finished(folder / Job("base", job.seed).name)]
-                for job in ready[: workers - len(running)]:
-                    waiting.remove(job)
-                    running[pool.submit(run_job, portable, job.arm, job.seed, folder, plan.force)] = job
+                ready = [unit for unit in waiting if all(map(finished, unit.needs))]
+                for unit in ready[: workers - len(running)]:
+                    waiting.remove(unit)
+                    running[pool.submit(unit.start)] = unit
                 done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-                _report(board, experiment, folder, running)
+                _report(board, running.values())
                 for future in done:
                     board.finish(running.pop(future).name)
                     future.result()
         except BaseException:
-            _stop(pool, running)
+            _stop(pool)
             raise
 
 
-def _stop(pool: ProcessPoolExecutor, running: Mapping[Future, Job]) -> None:
+def _stop(pool: ProcessPoolExecutor) -> None:
     """End the workers at once: their runs go on from their checkpoints next time."""
     for process in list((pool._processes or {}).values()):
         process.terminate()
     pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _report(board: Board, experiment: Experiment, folder: Path, running: Mapping[Future, Job]) -> None:
-    for job in running.values():
-        place, total = _where(experiment, folder, job)
-        metrics = store.last_metrics(place)
-        board.update(job.name, metrics["step"] + 1 if metrics else 0, total, metrics or {})
-
-
-def _where(experiment: Experiment, folder: Path, job: Job) -> tuple[Path, int]:
-    if job.arm == "base":
-        recipe = experiment.base_recipe(job.seed)
-        return base_folder(experiment.base_name, recipe, folder.parent), recipe.steps
-    return folder / job.name, experiment.arms[job.arm].steps
+def _report(board: Board, running: Collection[Unit]) -> None:
+    for unit in running:
+        metrics = store.last_metrics(unit.progress)
+        board.update(unit.name, min(metrics["step"] + 1, unit.steps) if metrics else 0, unit.steps, metrics or {})
 
 
 def _start_worker() -> None:
@@ -162,7 +135,7 @@ def _die_with_parent() -> None:
 
 
 def _write_summary(experiment: Experiment, plan: Plan, folder: Path) -> None:
-    results = Results(folder, experiment.seeds)
+    results = Results(folder, experiment.seeds, experiment.own_seeds())
     claims = []
     for claim in experiment.claims:
         finding = claim.find(results)
@@ -178,6 +151,10 @@ def _write_summary(experiment: Experiment, plan: Plan, folder: Path) -> None:
         "preliminary": len(experiment.seeds) < 3,
         "arms": list(experiment.arms),
         "seeds": list(experiment.seeds),
+        "seeds_of": {arm: list(seeds) for arm, seeds in results.seeds_of.items()},
+        "bases": [experiment.base_arm(base) for base in experiment.bases],
+        "answer": experiment.answer(results),
+        "panels": [as_data(panel) for panel in experiment.panels(results)],
         "claims": claims,
         "notes": list(experiment.notes),
     }

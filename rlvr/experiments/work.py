@@ -1,51 +1,75 @@
-"""What a worker process does for one run of an experiment: train, then evaluate, then say it is done."""
+"""What a worker process does for one unit of an experiment: its work, then an evaluation, then it says it is done."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from rlvr.experiments.base import Experiment
+from rlvr.experiments.base import Experiment, Place
 from rlvr.lab import store
 from rlvr.lab.evaluate import GREEDY, evaluate
-from rlvr.lab.pretrain import base_folder, make_base
+from rlvr.lab.jsonl import write_json
+from rlvr.lab.pretrain import make_base
+from rlvr.lab.recipe import Recipe
 from rlvr.lab.testsets import pointer_sets
 from rlvr.lab.train import MODEL, open_run, train
 from rlvr.policy import Decoding
 from rlvr.types import Problem
 
-__all__ = ["run_job"]
+__all__ = ["Looks", "run_arm", "run_base", "run_job"]
 
 
-def run_job(experiment: Experiment, arm: str, seed: int, folder: Path, force: bool = False) -> None:
-    """Make the base of a seed (arm ``base``) or train an arm from it; evaluate; mark the folder ``DONE``."""
-    root, run, recipe = folder.parent, folder / f"{arm}-s{seed}", experiment.base_recipe(seed)
-    base = base_folder(experiment.base_name, recipe, root)
-    if arm == "base":
-        if force:
-            shutil.rmtree(base, ignore_errors=True)
-        _adopt_base(make_base(experiment.base_name, recipe, root), run)
-    else:
-        train(run, experiment.recipe(arm, seed), base, _sets(experiment, experiment.curve_sizes))
-    _measure(experiment, run, 0 if arm == "base" else experiment.arms[arm].steps)
-    (run / "DONE").touch()
+@dataclass(frozen=True)
+class Looks:
+    """How the runs of an experiment are looked at: greedy on all sizes, sampled at temperature 1 on those of the curves."""
+
+    sizes: tuple[int, ...]
+    curve_sizes: tuple[int, ...]
+    hops: tuple[int, ...]
+    problems_per_hop: int
+    split: str
+    samples: int
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> "Looks":
+        """An experiment's own."""
+        e = experiment
+        hops, sizes, curves = tuple(e.hops), tuple(e.sizes), tuple(e.curve_sizes)
+        return cls(sizes, curves, hops, e.problems_per_hop, e.split, e.samples)
+
+    def sets(self, sizes: Sequence[int]) -> dict[str, list[Problem]]:
+        """The held-out problems of some sizes."""
+        return pointer_sets(sizes, self.problems_per_hop, self.hops, self.split)
+
+    def measure(self, run: Path, step: int) -> None:
+        """Evaluate a finished run."""
+        policy, recipe = open_run(run)
+        sets = self.sets(self.sizes)
+        store.write_eval(run, evaluate(policy, recipe.the_task, sets, step, decoding=GREEDY))
+        chosen = {f"n{n}": sets[f"n{n}"] for n in self.curve_sizes}
+        store.write_eval(run, evaluate(policy, recipe.the_task, chosen, step, self.samples, Decoding(1.0)))
 
 
-def _sets(experiment: Experiment, sizes: Sequence[int]) -> dict[str, list[Problem]]:
-    return pointer_sets(sizes, experiment.problems_per_hop, split=experiment.split)
-
-
-def _adopt_base(base: Path, run: Path) -> None:
-    """The base as a run folder of the experiment: its weights and environment, and the label of its arm."""
+def run_base(run: Path, name: str, recipe: Recipe, base: Path, looks: Looks) -> None:
+    """Make a base model where bases live and take it up among the runs: its weights, its environment and an evaluation."""
+    make_base(name, recipe, base.parent.parent)
     run.mkdir(parents=True, exist_ok=True)
-    for name in ("env.json", "metrics.jsonl", MODEL):
-        shutil.copy(base / name, run / name)
-    store.write_config(run, store.read_config(base) | {"arm": "base", "base": base.name})
+    for file in ("env.json", "metrics.jsonl", MODEL):
+        shutil.copy(base / file, run / file)
+    store.write_config(run, store.read_config(base) | {"arm": run.name.rpartition("-s")[0], "base": base.name})
+    looks.measure(run, 0)
 
 
-def _measure(experiment: Experiment, run: Path, step: int) -> None:
-    """Greedy on all sizes; sampled at temperature 1 on the sizes of the curves."""
-    policy, recipe = open_run(run)
-    sets = _sets(experiment, experiment.sizes)
-    store.write_eval(run, evaluate(policy, recipe.the_task, sets, step, decoding=GREEDY))
-    chosen = {f"n{n}": sets[f"n{n}"] for n in experiment.curve_sizes}
-    store.write_eval(run, evaluate(policy, recipe.the_task, chosen, step, experiment.samples, Decoding(1.0)))
+def run_arm(run: Path, recipe: Recipe, base: Path, looks: Looks) -> None:
+    """Train an arm from its base and evaluate it."""
+    train(run, recipe, base, looks.sets(looks.curve_sizes))
+    looks.measure(run, recipe.steps)
+
+
+def run_job(
+    place: Place, work: Callable[[Place, Mapping[str, Any]], Mapping[str, Any] | None], settings: Mapping[str, Any]
+) -> None:
+    """Do a job and keep what it returns."""
+    found = work(place, settings)
+    write_json(place.out / "result.json", found or {})

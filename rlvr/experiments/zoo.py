@@ -69,8 +69,7 @@ ZOO = Experiment(
         "The base, problems and evaluation of experiment 01. Every preset takes 150 steps of 32 prompts and 8 samples at 3e-4 "
         "(cosine, warm-up 10). Presets differ in how many samples and optimizer steps they make of that: see the budget."
     ),
-    base_name="cot_L2",
-    base=BASES["cot_L2"],
+    bases={"cot_L2": BASES["cot_L2"]},
     arms=ARMS,
     claims=(
         Claim(
