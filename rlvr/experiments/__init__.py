@@ -1,6 +1,7 @@
-"""Claims: one experiment a file. ``EXPERIMENTS`` is the registry."""
+"""Claims: one experiment a file. ``EXPERIMENTS`` is the registry, ``LECTURE`` the names of those that check the lecture."""
 
 from rlvr.experiments.base import Claim, Experiment, Finding, Job, Place, Results, judge
+from rlvr.experiments.exercises import EXERCISES
 from rlvr.experiments.lr_search import LR_SEARCH
 from rlvr.experiments.rl_vs_sft import RL_VS_SFT
 from rlvr.experiments.runner import Plan, run_experiment
@@ -8,6 +9,7 @@ from rlvr.experiments.zoo import ZOO
 
 __all__ = [
     "EXPERIMENTS",
+    "LECTURE",
     "Claim",
     "Experiment",
     "Finding",
@@ -20,7 +22,8 @@ __all__ = [
     "run_experiment",
 ]
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (RL_VS_SFT, LR_SEARCH, ZOO)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (RL_VS_SFT, EXERCISES, LR_SEARCH, ZOO)}
+LECTURE = ("rl_vs_sft", "exercises", "lr_search")
 
 
 def experiment_named(name: str) -> Experiment:
