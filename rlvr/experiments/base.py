@@ -131,7 +131,8 @@ class Experiment:
 
     ``bases`` are the base models that the arms' recipes name. Seed s of every arm starts from base seed s (s modulo
     ``base_seeds`` where that is given), sees the same problems and the same uniform draws. ``seeds_of`` gives an arm seeds of
-    its own. ``sizes`` and ``curve_sizes`` are the n of the held-out problems at the ends and along the way, ``hops`` their k.
+    its own. ``sizes`` and ``curve_sizes`` are the n of the held-out problems at the ends and along the way, ``hops`` their k;
+    in another world than the pointers' ``held_out`` names sets of ``problems`` problems with the difficulty of each.
     ``after`` names the jobs that an arm needs first, with ``{seed}`` for its base seed, which also stands in its rewards.
     ``uses`` are experiments whose runs this one reads. ``panels`` is what the page shows of it, ``answer`` what it says.
     """
@@ -146,6 +147,8 @@ class Experiment:
     sizes: Sequence[int] = (8, 12, 14, 16)
     curve_sizes: Sequence[int] = (8, 12, 14, 16)
     hops: Sequence[int] = POINTER_HOPS
+    held_out: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    problems: int = 200
     seeds: Sequence[int] = (0, 1, 2)
     seeds_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
     base_seeds: int | None = None

@@ -48,7 +48,7 @@ def run_experiment(experiment: Experiment, plan: Plan) -> Path:
     clear_stale(units)
     open_units = [unit for unit in units if not finished(unit.folder)]
     if open_units:
-        _run_all(open_units, min(plan.jobs or os.cpu_count() or 1, len(open_units)))
+        _run_all(open_units, _workers(plan, open_units), _threads(experiment, plan))
     _write_summary(experiment, plan, folder)
     return folder
 
@@ -83,12 +83,23 @@ def _remove(experiment: Experiment, folder: Path) -> None:
             shutil.rmtree(base_folder(base, experiment.base_recipe(base, seed), folder.parent), ignore_errors=True)
 
 
-def _run_all(units: Sequence[Unit], workers: int) -> None:
+def _workers(plan: Plan, units: Sequence[Unit]) -> int:
+    return min(plan.jobs or os.cpu_count() or 1, len(units))
+
+
+def _threads(experiment: Experiment, plan: Plan) -> int:
+    """Threads a process: one, as small matrices don't scale over them, but a language model's do."""
+    cores = os.cpu_count() or 1
+    large = any(recipe.model is not None for recipe in experiment.arms.values())
+    return max(1, cores // (plan.jobs or cores)) if large else 1
+
+
+def _run_all(units: Sequence[Unit], workers: int, threads: int) -> None:
     context = multiprocessing.get_context("spawn")
     waiting, running = list(units), {}
     with (
         Board({unit.name: unit.steps for unit in units}) as board,
-        ProcessPoolExecutor(workers, context, _start_worker) as pool,
+        ProcessPoolExecutor(workers, context, _start_worker, (threads,)) as pool,
     ):
         try:
             while waiting or running:
@@ -119,11 +130,11 @@ def _report(board: Board, running: Collection[Unit]) -> None:
         board.update(unit.name, min(metrics["step"] + 1, unit.steps) if metrics else 0, unit.steps, metrics or {})
 
 
-def _start_worker() -> None:
-    """One thread for arithmetic, and an end with the parent: one that was killed can't end its workers itself."""
+def _start_worker(threads: int) -> None:
+    """Threads for arithmetic, and an end with the parent: one that was killed can't end its workers itself."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

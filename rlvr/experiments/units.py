@@ -93,8 +93,10 @@ def _base(experiment: Experiment, base: str, seed: int, folder: Path, looks: Loo
 def _arm(experiment: Experiment, arm: str, seed: int, folder: Path, looks: Looks) -> Unit:
     recipe, run, of_base = experiment.recipe(arm, seed), folder / f"{arm}-s{seed}", experiment.base_seed(seed)
     needs = [folder / name.replace("{seed}", str(of_base)) for name in experiment.after.get(arm, ())]
-    needs.insert(0, folder / f"{experiment.base_arm(recipe.base)}-s{of_base}")
-    base = base_folder(recipe.base, experiment.base_recipe(recipe.base, of_base), folder.parent)
+    base = None  # a language model needs none to be made
+    if recipe.base is not None:
+        needs.insert(0, folder / f"{experiment.base_arm(recipe.base)}-s{of_base}")
+        base = base_folder(recipe.base, experiment.base_recipe(recipe.base, of_base), folder.parent)
     settings = {"recipe": recipe.to_json(), "looks": asdict(looks)}
     return Unit(run, tuple(needs), partial(run_arm, run, recipe, base, looks), settings, run, recipe.steps)
 

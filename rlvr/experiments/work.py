@@ -1,8 +1,8 @@
 """What a worker process does for one unit of an experiment: its work, then an evaluation, then it says it is done."""
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from rlvr.lab.jsonl import write_json
 from rlvr.lab.pretrain import make_base
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.testsets import pointer_sets
-from rlvr.lab.train import MODEL, open_run, train
-from rlvr.policy import Decoding
+from rlvr.lab.train import MODEL, make_policy, open_run, train
+from rlvr.policy import Decoding, Policy
+from rlvr.rng import generator
+from rlvr.tasks import Task
 from rlvr.types import Problem
 
 __all__ = ["Looks", "run_arm", "run_base", "run_job"]
@@ -22,7 +24,7 @@ __all__ = ["Looks", "run_arm", "run_base", "run_job"]
 
 @dataclass(frozen=True)
 class Looks:
-    """How the runs of an experiment are looked at: greedy on all sizes, sampled at temperature 1 on those of the curves."""
+    """How the runs of an experiment are looked at: greedy on all sets, sampled at temperature 1 on those of the curves."""
 
     sizes: tuple[int, ...]
     curve_sizes: tuple[int, ...]
@@ -30,41 +32,60 @@ class Looks:
     problems_per_hop: int
     split: str
     samples: int
+    held_out: Mapping[str, Mapping[str, Any]]
+    problems: int
 
     @classmethod
     def of(cls, experiment: Experiment) -> "Looks":
         """An experiment's own."""
-        e = experiment
-        hops, sizes, curves = tuple(e.hops), tuple(e.sizes), tuple(e.curve_sizes)
-        return cls(sizes, curves, hops, e.problems_per_hop, e.split, e.samples)
+        values = {item.name: getattr(experiment, item.name) for item in fields(cls)}
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
-    def sets(self, sizes: Sequence[int]) -> dict[str, list[Problem]]:
-        """The held-out problems of some sizes."""
-        return pointer_sets(sizes, self.problems_per_hop, self.hops, self.split)
+    def sets(self, task: Task, curves: bool = False) -> dict[str, list[Problem]]:
+        """The held-out problems, all of them or those of the curves."""
+        if self.held_out:
+            return {
+                label: [task.problem(generator(0, self.split, label, i), **difficulty) for i in range(self.problems)]
+                for label, difficulty in self.held_out.items()
+            }
+        return pointer_sets(self.curve_sizes if curves else self.sizes, self.problems_per_hop, self.hops, self.split)
 
-    def measure(self, run: Path, step: int) -> None:
-        """Evaluate a finished run."""
-        policy, recipe = open_run(run)
-        sets = self.sets(self.sizes)
-        store.write_eval(run, evaluate(policy, recipe.the_task, sets, step, decoding=GREEDY))
-        chosen = {f"n{n}": sets[f"n{n}"] for n in self.curve_sizes}
-        store.write_eval(run, evaluate(policy, recipe.the_task, chosen, step, self.samples, Decoding(1.0)))
+    def measure(self, run: Path, policy: Policy, recipe: Recipe, step: int) -> None:
+        """Evaluate the policy of a finished run."""
+        task = recipe.the_task
+        store.write_eval(run, evaluate(policy, task, self.sets(task), step, decoding=GREEDY))
+        store.write_eval(run, evaluate(policy, task, self.sets(task, True), step, self.samples, Decoding(1.0)))
 
 
 def run_base(run: Path, name: str, recipe: Recipe, base: Path, looks: Looks) -> None:
-    """Make a base model where bases live and take it up among the runs: its weights, its environment and an evaluation."""
-    make_base(name, recipe, base.parent.parent)
+    """Make a base model where bases live and take it up among the runs: its weights, its environment and an evaluation.
+
+    A language model is there already: it is only evaluated.
+    """
     run.mkdir(parents=True, exist_ok=True)
+    arm = run.name.rpartition("-s")[0]
+    if recipe.model is not None:
+        config = {
+            "arm": arm,
+            "seed": recipe.seed,
+            "task": recipe.task,
+            "model": recipe.model,
+            "recipe": recipe.to_json(),
+        }
+        store.write_config(run, config)
+        looks.measure(run, make_policy(recipe), recipe, 0)
+        return
+    make_base(name, recipe, base.parent.parent)
     for file in ("env.json", "metrics.jsonl", MODEL):
         shutil.copy(base / file, run / file)
-    store.write_config(run, store.read_config(base) | {"arm": run.name.rpartition("-s")[0], "base": base.name})
-    looks.measure(run, 0)
+    store.write_config(run, store.read_config(base) | {"arm": arm, "base": base.name})
+    looks.measure(run, *open_run(run), 0)
 
 
-def run_arm(run: Path, recipe: Recipe, base: Path, looks: Looks) -> None:
+def run_arm(run: Path, recipe: Recipe, base: Path | None, looks: Looks) -> None:
     """Train an arm from its base and evaluate it."""
-    train(run, recipe, base, looks.sets(looks.curve_sizes))
-    looks.measure(run, recipe.steps)
+    train(run, recipe, base, looks.sets(recipe.the_task, True) if recipe.eval_every else None)
+    looks.measure(run, *open_run(run), recipe.steps)
 
 
 def run_job(
