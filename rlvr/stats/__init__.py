@@ -1,5 +1,25 @@
-"""Honest numbers: intervals that name their unit of resampling, and unbiased pass@k. No tensors, no files."""
+"""Honest numbers: intervals that name their unit of resampling, unbiased pass@k, comparisons and fits. No tensors, no files."""
 
+from rlvr.stats.audit import Overlap, fingerprint, like_for_like, overlaps, repeats
+from rlvr.stats.compare import (
+    Comparison,
+    clustered,
+    iqm,
+    mcnemar,
+    paired_t,
+    probability_of_improvement,
+    sign_flip,
+    welch,
+)
+from rlvr.stats.curves import Band, band_over_problems, resample_curves
+from rlvr.stats.fits import (
+    Fit,
+    best_of_n_kl,
+    entropy_performance,
+    overoptimisation_best_of_n,
+    overoptimisation_rl,
+    sigmoid_compute,
+)
 from rlvr.stats.intervals import (
     Interval,
     accuracy_over_seeds,
@@ -10,19 +30,63 @@ from rlvr.stats.intervals import (
     share_over_problems,
     wilson,
 )
-from rlvr.stats.passk import maj_at_k, maj_at_k_sampled, mean_pass_at_k, pass_at_k
+from rlvr.stats.passk import (
+    Solved,
+    exact_pass_at_ks,
+    g_pass_at_k,
+    maj_at_k,
+    maj_at_k_sampled,
+    mean_g_pass_at_k,
+    mean_pass_at_k,
+    pass_at_k,
+    pass_at_ks,
+    solved,
+)
+from rlvr.stats.seeds import minimum_detectable_effect, power, sd_over_seeds, seeds_needed
 
 __all__ = [
+    "Band",
+    "Comparison",
+    "Fit",
     "Interval",
+    "Overlap",
+    "Solved",
     "accuracy_over_seeds",
+    "band_over_problems",
+    "best_of_n_kl",
     "bootstrap_seeds_problems",
+    "clustered",
+    "entropy_performance",
+    "exact_pass_at_ks",
+    "fingerprint",
+    "g_pass_at_k",
+    "iqm",
+    "like_for_like",
     "maj_at_k",
     "maj_at_k_sampled",
+    "mcnemar",
+    "mean_g_pass_at_k",
     "mean_pass_at_k",
+    "minimum_detectable_effect",
     "over_problems",
     "over_seeds",
+    "overlaps",
+    "overoptimisation_best_of_n",
+    "overoptimisation_rl",
     "paired_difference",
+    "paired_t",
     "pass_at_k",
+    "pass_at_ks",
+    "power",
+    "probability_of_improvement",
+    "repeats",
+    "resample_curves",
+    "sd_over_seeds",
+    "seeds_needed",
     "share_over_problems",
+    "sigmoid_compute",
+    "sign_flip",
+    "solved",
+    "welch",
     "wilson",
 ]
