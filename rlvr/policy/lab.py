@@ -79,7 +79,7 @@ class LabPolicy:
                 f"sample: uniforms {uniforms.shape} must be [{len(problems)} problems x {group_size} samples, at least "
                 f"{max(limits)} tokens]"
             )
-        self._check_room(problems, limits)
+        self.check_room(problems, limits)
         parts = []
         for low in range(0, len(problems), PROMPTS_AT_ONCE):
             asked, bounds = problems[low : low + PROMPTS_AT_ONCE], np.array(limits[low : low + PROMPTS_AT_ONCE])
@@ -88,7 +88,13 @@ class LabPolicy:
             parts.append(sample_unique(self.model, prompts, draws, bounds, self.tokenizer.eos_ids, decoding))
         return joined(parts)
 
-    def _check_room(self, problems: Sequence[Problem], limits: Sequence[int]) -> None:
+    def check_room(self, problems: Sequence[Problem], limits: Sequence[int]) -> None:
+        """Refuse prompts that with their completions reach beyond the model's positions.
+
+        >>> LabPolicy.create("ab$", "$", seed=0, positions=4).check_room([Problem("ab", "a")], [3])
+        Traceback (most recent call last):
+        ValueError: lab policy: prompt 'ab' needs 5 positions; the model has 4
+        """
         room = self.model.config.positions
         for problem, limit in zip(problems, limits, strict=True):
             needed = problem.meta.get("offset", 0) + len(problem.prompt) + limit
