@@ -149,6 +149,30 @@ def test_unknown_difficulties_are_refused_by_the_recipe() -> None:
         Recipe(task="echo", base=None, difficulty={"n": 4})
 
 
+def test_demonstrations_without_a_chain_are_as_many_as_asked_and_change_nothing_else() -> None:
+    always, never, mixed = (
+        [TASK.problem(generator(7, "chains", i), n=(4, 8), k=(1, 7), chains=share) for i in range(2000)]
+        for share in (1.0, 0.0, 0.3)
+    )
+    assert [(problem.prompt, problem.answer) for problem in always] == [(p.prompt, p.answer) for p in mixed]
+    assert not any("direct" in problem.meta for problem in always)
+    assert [TASK.gold(problem) for problem in never] == [TASK.direct(problem) for problem in always]
+    shown = [TASK.gold(problem) != TASK.direct(problem) for problem in mixed]
+    assert abs(sum(shown) - 600) < 82  # four standard deviations
+    assert all(TASK.gold(p) == TASK.gold(a) for p, a, chain in zip(mixed, always, shown, strict=True) if chain)
+    # A hint is drawn before, so a world with both holds the hinted problems of the world with hints alone.
+    hinted = [TASK.problem(generator(7, "chains", i), n=(4, 8), k=(1, 7), hint=0.5) for i in range(50)]
+    both = [TASK.problem(generator(7, "chains", i), n=(4, 8), k=(1, 7), hint=0.5, chains=0.5) for i in range(50)]
+    assert [problem.prompt for problem in hinted] == [problem.prompt for problem in both]
+    check_task(TASK, count=50, n=(4, 8), k=(1, 7), chains=0.5)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_a_share_of_chains_is_a_probability(share: float) -> None:
+    with pytest.raises(ValueError, match=r"chains = .*0 to 1"):
+        TASK.problem(np.random.default_rng(0), chains=share)
+
+
 # ── Verdicts ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -222,7 +246,41 @@ def test_verify_judges_any_text(name: str, index: int, text: str) -> None:
     verdict = task.verify(task.problem(generator(index, "fuzz")), text)
     assert verdict.kind in ("correct", *task.kinds)
     assert verdict.correct == (verdict.kind == "correct")
-    assert verdict.answer is None or (len(verdict.answer) == 1 and verdict.answer in task.alphabet)
+    if verdict.answer is not None and task.alphabet is not None:
+        assert len(verdict.answer) == 1 and verdict.answer in task.alphabet
+
+
+@pytest.mark.parametrize(
+    ("text", "thinks", "needed", "over_run", "tail"),
+    [
+        ("bd|d$", 1, 2, 0, 0),
+        ("bd|d", 1, 2, 0, 0),
+        ("|d$", 0, 0, 0, 0),
+        ("b|b$", 1, 1, 0, 0),
+        ("bdcabdc", 1, 2, 5, 0),
+        ("bdca|a$", 1, 2, 2, 0),
+        ("bd|d|d|d", 1, 2, 0, 4),
+        ("|d|d$", 0, 0, 0, 3),
+        ("bd|dd$", 1, 2, 0, 2),  # only an end sign right after the answer is due
+        ("bd|", 1, 2, 0, 0),
+        ("bd||d$", 1, 2, 0, 2),  # the bar stands in the answer's place
+        (",bd|d$", 0, 2, 0, 0),
+        ("$", 0, 0, 0, 0),
+        ("", 0, 0, 0, 0),
+    ],
+)
+def test_what_a_text_is_made_of(text: str, thinks: float, needed: float, over_run: float, tail: float) -> None:
+    wanted = {"thinks": thinks, "needed": needed, "over_run": over_run, "tail": tail}
+    assert TASK.traits(EXAMPLE, text) == wanted
+
+
+@FUZZ
+@given(st.one_of(WRITTEN, PREFIXES))
+def test_the_parts_of_a_length_never_exceed_it_and_miss_the_form_alone(text: str) -> None:
+    traits = TASK.traits(EXAMPLE, text)
+    rest = len(text) - traits["needed"] - traits["over_run"] - traits["tail"]
+    strange = sum(character not in walk_letters for character in text.split("|")[0])
+    assert 0 <= rest - strange <= 3  # the bar, the answer, the end sign
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,14 @@ class Task(Protocol):
     """The protocol of a task.
 
     ``alphabet`` holds every character of prompts and completions; ``eos`` is the one that ends a completion; ``kinds``
-    lists the failure kinds that ``verify`` may return beside ``"correct"``.
+    lists the failure kinds that ``verify`` may return beside ``"correct"``. A task of free text has no alphabet (``None``)
+    and an empty ``eos``: it needs a policy that brings a tokenizer, and an end, of its own. A task may also offer
+    ``traits(problem, text) -> Mapping[str, float]``: what a text is like, right or wrong, such as whether it shows its work;
+    training logs their means, evaluation keeps them by problem, and nothing is paid for them.
     """
 
     name: str
-    alphabet: str
+    alphabet: str | None
     eos: str
     kinds: tuple[str, ...]
 
@@ -49,8 +52,9 @@ def check_task(task: Task, count: int = 200, seed: int = 0, **difficulty: Any) -
     """Refuse a task that breaks the contract: gold is right, garbage is wrong, problems repeat by seed.
 
     Raises ``ValueError`` that names the property, the problem and the text. Checked: every gold answer is correct, ends in
-    EOS, fits the limit and the alphabet; empty, garbage and unended texts are wrong without an exception; one generator
-    state gives one problem; no single text answers more than half of the problems, so a constant policy can't look able.
+    EOS, fits the limit and the alphabet where there is one; empty, garbage and unended texts are wrong without an exception;
+    one generator state gives one problem; no single text answers more than half of the problems, so a constant policy can't
+    look able.
 
     >>> from rlvr.tasks import Pointer
     >>> check_task(Pointer(), count=20, n=(4, 8), k=(1, 7))
@@ -59,7 +63,7 @@ def check_task(task: Task, count: int = 200, seed: int = 0, **difficulty: Any) -
     again = [task.problem(np.random.default_rng([seed, i]), **difficulty) for i in range(count)]
     if problems != again:
         raise ValueError(f"task {task.name}: the same generator state gave two different problems")
-    if task.eos not in task.alphabet:
+    if task.eos not in (task.alphabet or ""):
         raise ValueError(f"task {task.name}: eos {task.eos!r} is not in the alphabet")
     for problem in problems:
         _check_problem(task, problem)
@@ -73,12 +77,14 @@ def _check_problem(task: Task, problem: Problem) -> None:
         raise ValueError(f"{where}: gold {gold!r} is judged {verdict.kind!r}; it must be 'correct'")
     if verdict.answer != problem.answer:
         raise ValueError(f"{where}: gold {gold!r} reads as answer {verdict.answer!r}, not {problem.answer!r}")
-    if not gold.endswith(task.eos) or len(gold) > task.limit(problem):
+    # In free text a token is several characters: only the policy's tokenizer knows how many.
+    too_long = task.alphabet is not None and len(gold) > task.limit(problem)
+    if not gold.endswith(task.eos) or too_long:
         raise ValueError(f"{where}: gold {gold!r} must end in {task.eos!r} within {task.limit(problem)} characters")
-    strange = sorted(set(problem.prompt + gold) - set(task.alphabet))
+    strange = sorted(set(problem.prompt + gold) - set(task.alphabet or problem.prompt + gold))
     if strange:
         raise ValueError(f"{where}: characters {strange} are not in the alphabet {task.alphabet!r}")
-    for text in (*GARBAGE, task.eos, problem.prompt, task.alphabet):
+    for text in {*GARBAGE, task.eos, problem.prompt, task.alphabet or ""} - {problem.answer}:
         verdict = _judge(task, problem, text)
         if verdict.correct or verdict.kind not in task.kinds:
             raise ValueError(f"{where}: {text!r} is judged {verdict.kind!r}; it must be one of {task.kinds}")

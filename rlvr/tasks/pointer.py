@@ -10,8 +10,12 @@ every position in training up to a bound, and how far a longer prompt reaches be
 
 A problem may be posed with its answer as a hint, the letter before the colon: ``ab,ca,bc,?a2c:``. A policy that has learned
 from such prompts can be asked for the reasons of an answer it could not find.
+
+A problem may be demonstrated without its chain, ``|c$``: in a corpus where only some demonstrations show one, writing chains is
+a habit whose strength is set apart from the skill of looking up.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,15 +56,17 @@ class Pointer:
         n: int | tuple[int, int] = (4, 8),
         k: int | tuple[int, int] = (1, 7),
         hint: float = 0.0,
+        chains: float = 1.0,
     ) -> Problem:
         """A problem over ``n`` letters with ``k`` hops, each a number or an inclusive range; ``hint`` is the probability that
-        it is posed with its answer.
+        it is posed with its answer, ``chains`` that its demonstration shows the chain.
 
         >>> Pointer().problem(np.random.default_rng(0), n=4, k=(1, 3)).meta["n"]
         4
         """
-        if not 0 <= hint <= 1:
-            raise ValueError(f"pointer: hint = {hint!r}; accepted is a probability, 0 to 1")
+        for name, share in (("hint", hint), ("chains", chains)):
+            if not 0 <= share <= 1:
+                raise ValueError(f"pointer: {name} = {share!r}; accepted is a probability, 0 to 1")
         n = _draw(generator, "n", n, 2, len(LETTERS))
         k = _draw(generator, "k", k, 1, MAX_HOPS)
         cycle = [LETTERS[i] for i in generator.permutation(len(LETTERS))[:n]]
@@ -69,8 +75,11 @@ class Pointer:
         orbit = "".join(cycle[(start + hop) % n] for hop in range(1, k + self.slack + 1))
         meta = {"n": n, "k": k, "offset": int(generator.integers(self.max_offset + 1)), "orbit": orbit}
         problem = Problem(",".join(pairs) + f",?{cycle[start]}{k}:", orbit[k - 1], meta)
-        # Drawn last and only where asked for: worlds without hints stay the worlds they were.
-        return self.hinted(problem) if hint and generator.random() < hint else problem
+        # Drawn last and only where asked for: worlds without hints or direct answers stay the worlds they were.
+        if hint and generator.random() < hint:
+            problem = self.hinted(problem)
+        direct = chains < 1 and generator.random() >= chains
+        return replace(problem, meta={**problem.meta, "direct": True}) if direct else problem
 
     def hinted(self, problem: Problem) -> Problem:
         """The problem posed with its answer, one token longer.
@@ -89,11 +98,13 @@ class Pointer:
         return replace(problem, prompt=f"{problem.prompt[:-2]}:") if problem.prompt[-2].isalpha() else problem
 
     def gold(self, problem: Problem) -> str:
-        """The full chain: the k letters passed, the bar, the answer, the end sign.
+        """The full chain: the k letters passed, the bar, the answer, the end sign; of a direct problem the answer alone.
 
         >>> Pointer().gold(Problem("ab,ba,?a1:", "b", {"k": 1, "orbit": "bababa"}))
         'b|b$'
         """
+        if problem.meta.get("direct"):
+            return self.direct(problem)
         return problem.meta["orbit"][: problem.meta["k"]] + f"|{problem.answer}{self.eos}"
 
     def direct(self, problem: Problem) -> str:
@@ -135,6 +146,23 @@ class Pointer:
         chain, bar, _ = text.partition("|")
         # A bilingual chain means the same in either alphabet.
         return bool(bar) and chain.lower() == problem.meta["orbit"][: problem.meta["k"]].lower()
+
+    def traits(self, problem: Problem, text: str) -> Mapping[str, float]:
+        """What a text is made of: whether it ``thinks`` (begins with a letter), and where its characters went.
+
+        ``needed`` are letters of the chain up to the k-th, ``over_run`` those beyond it, ``tail`` is everything after the
+        answer but one end sign. The bar, the answer and the end sign make up the rest of the length.
+
+        >>> problem = Problem("ab,ba,?a2:", "a", {"k": 2, "orbit": "bababab"})
+        >>> Pointer().traits(problem, "bab|b|b")
+        {'thinks': 1.0, 'needed': 2.0, 'over_run': 1.0, 'tail': 2.0}
+        """
+        chain, _, rest = text.partition("|")
+        letters = sum(character in LETTERS for character in chain.lower())
+        needed = min(letters, problem.meta["k"])
+        tail = len(rest[1:].removeprefix(self.eos))
+        parts = (float(chain[:1].isalpha()), needed, letters - needed, tail)
+        return dict(zip(("thinks", "needed", "over_run", "tail"), map(float, parts), strict=True))
 
     def _kind(self, problem: Problem, chain: str, bar: bool, ended: bool) -> str:
         k, orbit = problem.meta["k"], problem.meta["orbit"]
