@@ -83,7 +83,7 @@ def slowly(policy: LabPolicy, asked, sets, samples: int) -> list[dict]:
     rows = []
     for (label, problems), (_, _, draws, _, decoding) in zip(sets.items(), asked, strict=True):
         for p, problem in enumerate(problems):
-            right, tokens, nats, kinds, answers = 0, 0, 0.0, {}, []
+            right, tokens, nats, kinds, answers, traits = 0, 0, 0.0, {}, [], {}
             for draw in draws[p * samples : (p + 1) * samples]:
                 drawn = sample_slowly(policy, [problem], 1, draw[None], [TASK.limit(problem)], decoding)
                 text = policy.decode(drawn.tokens[0].tolist())
@@ -92,12 +92,14 @@ def slowly(policy: LabPolicy, asked, sets, samples: int) -> list[dict]:
                 tokens += len(text)
                 nats += entropy_slowly(policy, problem, text, decoding.temperature) if decoding.temperature else 0.0
                 kinds[verdict.kind] = kinds.get(verdict.kind, 0) + 1
+                for name, value in TASK.traits(problem, text).items():
+                    traits[f"traits/{name}"] = traits.get(f"traits/{name}", 0.0) + value / samples
                 answers += [verdict.answer] if verdict.answer is not None else []
             most = max((answers.count(answer) for answer in answers), default=0)
             winner = next((answer for answer in answers if answers.count(answer) == most), None)
             row = {"set": label, "correct": right, "samples": samples, "length": tokens / samples, "kinds": kinds}
             row |= {"entropy": nats / tokens, "majority": winner == problem.answer}
-            rows.append(row | {key: problem.meta[key] for key in ("n", "k", "offset")})
+            rows.append(row | traits | {key: problem.meta[key] for key in ("n", "k", "offset")})
     return rows
 
 
@@ -133,6 +135,10 @@ def test_the_settings_are_written_down(policy) -> None:
     decoding = Decoding(temperature=0.8, top_k=7, top_p=0.9)
     evaluation = evaluate(policy, TASK, SETS, step=50, samples=3, decoding=decoding, seed=9)
     del evaluation["columns"]
+    described = evaluation.pop("sets")
+    assert {label: (each["problems"], each["limit"]) for label, each in described.items()} == {
+        label: (len(problems), max(map(TASK.limit, problems))) for label, problems in SETS.items()
+    }
     assert evaluation == {
         "name": "sampled",
         "step": 50,

@@ -49,7 +49,9 @@ RECIPE = Recipe(
     checkpoint_every=2,
     record=(0, 1, 3, 4),
 )
-FROM_NOTHING = replace(RECIPE, preset="sft", overrides={}, rewards={"correct": 1.0}, shape=SMALL, steps=8, record=())
+FROM_NOTHING = replace(
+    RECIPE, preset="sft", overrides={}, rewards={"correct": 1.0}, shape=SMALL, steps=8, record=(), eval_every=0
+)
 LEARNING = ("sft", "rft", "reinforce", "rloo", "grpo_lecture", "grpo", "dr_grpo")
 CLOCK = ("seconds", "tokens_per_second", "time/sample", "time/update", "time/step")
 
@@ -240,6 +242,9 @@ STATEFUL: Mapping[str, dict[str, Any]] = {
     "restart_every": {"preset": "kimi", "overrides": {"restart.steps": 3}},
     "dynamic_sampling": {"preset": "dapo", "overrides": {"minibatches": 2, "sampling_rounds": 3}},
     "greedy_baseline": {"preset": "remax", "overrides": {}},
+    "pool_in_rounds": {"preset": "dapo", "overrides": {"minibatches": 2, "sampling_rounds": 3}, "pool": 10},
+    "prioritized": {"overrides": {}, "pool": 6, "pool_sampling": "prioritized"},
+    "dropped": {"overrides": {}, "pool": 6, "drop_solved": 0.3},
 }
 
 
@@ -252,10 +257,10 @@ def test_b110_what_an_algorithm_remembers_is_taken_up_again(base, tmp_path, name
     assert len({row.get(kept) for row in expected["metrics"]} - {None}) > 1  # a step without a batch moves nothing
     for last in (3, 4, 7):
 
-        def stopped(policy, recipe, step, last=last):
+        def stopped(policy, recipe, step, history, last=last):
             if step == last:
                 raise Stopped
-            return draw_batch(policy, recipe, step)
+            return draw_batch(policy, recipe, step, history)
 
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
             patch.setattr(loop, "draw", stopped)
@@ -436,7 +441,11 @@ FIELDS: Mapping[str, tuple[dict[str, Any], Any]] = {
     "difficulty": ({"task": "pointer"}, {"n": 4, "k": (1, 2)}),
     "rewards": ({}, {"correct": 1.0}),
     "shape": ({}, {**SMALL, "width": 18}),
-    "steps": ({}, 4),
+    "curriculum": ({"task": "pointer", "difficulty": {"n": 6, "k": 1}}, ((2, {"n": 4}),)),
+    "pool": ({}, 3),
+    "pool_sampling": ({"pool": 3}, "prioritized"),
+    "drop_solved": ({"pool": 3}, 0.1),
+    "steps": ({"record": (0, 1, 3)}, 4),
     "prompts_per_step": ({}, 5),
     "group_size": ({}, 5),
     "learning_rate": ({}, 2e-2),
@@ -452,7 +461,8 @@ FIELDS: Mapping[str, tuple[dict[str, Any], Any]] = {
     "record": ({}, (2,)),
     "corpus": ({"preset": "sft", "overrides": {}}, "../lessons.jsonl"),
 }
-WITHOUT_EFFECT = {"micro_rows": 3, "checkpoint_every": 1}
+WITHOUT_EFFECT = {"micro_rows": 3, "micro_tokens": 9, "checkpoint_every": 1}
+OF_A_MODEL = {"model", "model_settings"}  # tests/test_hf_train.py
 OF_THE_START = {"base", "base_seed"}  # read by start_of, which has a test of its own
 
 
@@ -469,7 +479,7 @@ def plain(tmp_path_factory) -> dict[str, Any]:
 
 
 def test_every_field_of_a_recipe_is_tried() -> None:
-    assert {item.name for item in fields(Recipe)} == {*FIELDS, *WITHOUT_EFFECT, *OF_THE_START}
+    assert {item.name for item in fields(Recipe)} == {*FIELDS, *WITHOUT_EFFECT, *OF_THE_START, *OF_A_MODEL}
 
 
 @pytest.mark.filterwarnings("ignore:step 0. all")
@@ -521,7 +531,7 @@ def test_b109_the_seed_decides_problems_and_draws(base, tmp_path, monkeypatch) -
 
         monkeypatch.setattr(draw, "collect", spy)
         recipe = replace(RECIPE, preset=run[0], seed=run[1], prompts_per_step=8, record=(0, 1, 4))
-        runs[run] = store.read_rollouts(loop.train(tmp_path / "".join(map(str, run)), recipe, base))
+        runs[run] = store.read_rollouts(loop.train(tmp_path / "".join(map(str, run)), recipe, base, SETS))
 
     def column(run: tuple[str, int], name: str, step: int) -> list:
         table = runs[run].filter(pa.compute.equal(runs[run]["step"], step))
@@ -574,7 +584,7 @@ def test_every_preset_learns_to_echo_in_seconds(preset: str, tmp_path) -> None:
 
 @pytest.mark.parametrize("preset", ["sft", "rft", "grpo"])
 def test_the_budget_is_what_was_spent(base, tmp_path, preset: str) -> None:
-    recipe = replace(RECIPE, preset=preset, record=tuple(range(5)))
+    recipe = replace(RECIPE, preset=preset, record=tuple(range(5)), eval_every=0)
     run = loop.train(tmp_path / "run", recipe, base)
     rollouts, metrics = store.read_rollouts(run).to_pylist(), store.read_metrics(run)
     for step, row in enumerate(metrics):

@@ -136,6 +136,7 @@ def _credit(
         rewards,
         mask.view(shape),
         charge=kl_coef * charge.to(rewards.dtype).view(shape) if paid else None,
+        sampled=rollouts.samples.mask.cpu().view(shape),
         place=algorithm.kl.place if paid else "reward",
         baseline=baseline,
         values=None if values is None else values.to(rewards.dtype).view(shape),

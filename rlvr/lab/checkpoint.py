@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
+from rlvr.lab.curriculum import History
 from rlvr.lab.jsonl import replacing
 
 __all__ = ["Checkpoint", "load_checkpoint", "load_weights", "save_checkpoint", "save_weights"]
@@ -20,18 +21,34 @@ Optimizers = Mapping[str, torch.optim.Optimizer]
 
 
 class Checkpoint(NamedTuple):
-    """Where a run stands: the step that comes next, the budget spent so far, and what its learner remembers."""
+    """Where a run stands: the step that comes next, the budget spent so far, and what its learner and its pool remember."""
 
     step: int
     budget: dict[str, float]
     state: dict[str, float]
     scores: tuple[float, ...]
+    history: History = History()
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    """What training changes, each once: shared weights have one name, and frozen ones are where they came from."""
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    return {name: weight.detach().contiguous() for name, weight in trained.items()}
+
+
+def _restore(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    missing = sorted(set(_weights(model)) - set(weights))
+    if missing:
+        raise RuntimeError(f"it lacks {', '.join(missing)}")
+    found = model.load_state_dict(weights, strict=False)
+    if found.unexpected_keys:
+        raise RuntimeError(f"it has unknown {', '.join(found.unexpected_keys)}")
 
 
 def save_weights(path: Path, model: nn.Module) -> None:
     """Write a model's weights."""
     with replacing(path) as temporary:
-        save_file({name: weight.contiguous() for name, weight in model.state_dict().items()}, temporary)
+        save_file(_weights(model), temporary)
 
 
 def load_weights(path: Path, model: nn.Module) -> None:
@@ -39,7 +56,7 @@ def load_weights(path: Path, model: nn.Module) -> None:
     if not Path(path).is_file():
         raise ValueError(f"there are no weights at {path}")
     try:
-        model.load_state_dict(load_file(path))
+        _restore(model, load_file(path))
     except RuntimeError as error:
         raise ValueError(f"the weights at {path} do not fit this model: {error}") from None
 
@@ -48,7 +65,7 @@ def save_checkpoint(path: Path, modules: Modules, optimizers: Optimizers, mark: 
     """Write weights and optimizer states, each by its name, and the place in the run."""
     tensors = {}
     for name, module in modules.items():
-        tensors |= {f"{name}/{key}": weight.contiguous() for key, weight in module.state_dict().items()}
+        tensors |= {f"{name}/{key}": weight for key, weight in _weights(module).items()}
     for name, optimizer in optimizers.items():
         for index, state in optimizer.state_dict()["state"].items():
             tensors |= {f"{name}/{index}/{key}": value.contiguous() for key, value in state.items()}
@@ -65,11 +82,13 @@ def load_checkpoint(path: Path, modules: Modules, optimizers: Optimizers) -> Che
             name, _, rest = key.partition("/")
             parts[name][rest] = file.get_tensor(key)
     for name, module in modules.items():
-        module.load_state_dict(parts[name])
+        _restore(module, parts[name])
     for name, optimizer in optimizers.items():
         state: dict[int, dict[str, Any]] = {}
         for key, value in parts[name].items():
             index, _, field = key.partition("/")
             state.setdefault(int(index), {})[field] = value
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    return Checkpoint(mark["step"], mark["budget"], mark["state"], tuple(mark["scores"]))
+    asked, drawn, right = mark["history"]
+    history = History(asked, tuple(drawn), tuple(right))
+    return Checkpoint(mark["step"], mark["budget"], mark["state"], tuple(mark["scores"]), history)

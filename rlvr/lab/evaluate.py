@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from rlvr.lab.metrics import mean_traits
 from rlvr.policy import Decoding, Policy
 from rlvr.rng import generator
+from rlvr.stats import fingerprint, repeats
 from rlvr.tasks import Task
 from rlvr.types import Problem, Samples, Verdict
 
-__all__ = ["GREEDY", "accuracy_by_set", "evaluate"]
+__all__ = ["GREEDY", "accuracy_by_set", "evaluate", "unique_shares"]
 
 GREEDY = Decoding(temperature=0.0)
 
@@ -30,10 +32,13 @@ def evaluate(
 ) -> dict[str, Any]:
     """Complete every problem ``samples`` times and count verdicts.
 
-    Returns ``name`` ("greedy" at temperature 0, else "sampled"), the settings, and ``columns`` with one entry a problem:
+    Returns ``name`` ("greedy" at temperature 0, else "sampled"), the settings, ``sets`` (of each set the number of its
+    problems, their fingerprint, the largest length limit and the places of repeated problems, so that `like_for_like` can tell
+    whether two evaluations may be compared), and ``columns`` with one entry a problem:
     the set, the problem's whole-number facts (n, k, ...; ``None`` where a problem lacks one), ``correct`` of ``samples``, mean
     ``length`` in tokens, mean ``entropy`` in nats a token, whether the ``majority`` answer is right (ties go to the answer that
-    came first; texts without an answer don't vote), and the count of each verdict ``kind``.
+    came first; texts without an answer don't vote), the count of each verdict ``kind``, and the mean of each of the task's
+    traits.
     """
     name = "greedy" if decoding.temperature == 0 else "sampled"
     rows: list[dict[str, Any]] = []
@@ -49,7 +54,22 @@ def evaluate(
         "top_k": decoding.top_k,
         "seed": seed,
     }
-    return {"name": name, "step": step, "samples_per_problem": samples, **settings, "columns": columns}
+    described = {label: _description(task, problems) for label, problems in sets.items()}
+    return {
+        "name": name,
+        "step": step,
+        "samples_per_problem": samples,
+        **settings,
+        "sets": described,
+        "columns": columns,
+    }
+
+
+def _description(task: Task, problems: Sequence[Problem]) -> dict[str, Any]:
+    """What makes a set the same set; a problem is its prompt, its answer and where it begins."""
+    same = [(problem.prompt, problem.answer, problem.meta.get("offset", 0)) for problem in problems]
+    limit = max(task.limit(problem) for problem in problems)
+    return {"problems": len(same), "fingerprint": fingerprint(same), "limit": limit, "repeats": repeats(same)}
 
 
 def _rows(policy: Policy, task: Task, problems: Sequence[Problem], drawn: Samples, samples: int):
@@ -58,7 +78,8 @@ def _rows(policy: Policy, task: Task, problems: Sequence[Problem], drawn: Sample
     for p, problem in enumerate(problems):
         rows = range(p * samples, (p + 1) * samples)
         texts = Counter(tuple(ids[row][: lengths[row]]) for row in rows)
-        judged = [(task.verify(problem, policy.decode(text)), count) for text, count in texts.items()]
+        read = [(policy.decode(text), count) for text, count in texts.items()]
+        judged = [(task.verify(problem, text), count) for text, count in read]
         tokens = sum(lengths[row] for row in rows)
         kinds: Counter[str] = Counter()
         for verdict, count in judged:
@@ -68,9 +89,10 @@ def _rows(policy: Policy, task: Task, problems: Sequence[Problem], drawn: Sample
             "correct": sum(count for verdict, count in judged if verdict.correct),
             "samples": samples,
             "length": tokens / samples,
-            "entropy": sum(spread[row] for row in rows) / tokens,
+            "entropy": sum(spread[row] for row in rows) / max(1, tokens),
             "majority": _majority(problem, judged),
             "kinds": dict(kinds),
+            **mean_traits(task, ((problem, text, count) for text, count in read)),
         }
 
 
@@ -83,13 +105,25 @@ def _majority(problem: Problem, judged: Sequence[tuple[Verdict, int]]) -> bool:
 
 
 def accuracy_by_set(evaluation: Mapping[str, Any]) -> dict[str, float]:
-    """Mean accuracy of each set: the mean over problems of right samples / samples.
+    """Mean accuracy of each set: the mean over its problems of right samples / samples, a repeated problem counting once.
 
     >>> accuracy_by_set({"columns": {"set": ["a", "a"], "correct": [1, 3], "samples": [4, 4]}})
     {'a': 0.5}
     """
-    columns = evaluation["columns"]
-    shares: dict[str, list[float]] = {}
+    return {label: float(np.mean(shares)) for label, shares in unique_shares(evaluation).items()}
+
+
+def unique_shares(evaluation: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Share of right samples of each problem of each set, without problems that repeat an earlier one of the set (fault B74).
+
+    >>> columns = {"set": ["a", "a", "a"], "correct": [0, 0, 1], "samples": [1, 1, 1]}
+    >>> unique_shares({"sets": {"a": {"repeats": [1]}}, "columns": columns})
+    {'a': [0.0, 1.0]}
+    """
+    columns, shares = evaluation["columns"], {}
     for label, correct, samples in zip(columns["set"], columns["correct"], columns["samples"], strict=True):
         shares.setdefault(label, []).append(correct / samples)
-    return {label: float(np.mean(values)) for label, values in shares.items()}
+    for label, found in shares.items():
+        again = set(evaluation.get("sets", {}).get(label, {}).get("repeats", ()))
+        shares[label] = [share for i, share in enumerate(found) if i not in again]
+    return shares

@@ -6,11 +6,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from rlvr.algo import Algorithm, RestartOnStall, describe, preset, with_overrides
+from rlvr.policy import ModelSettings
 from rlvr.rewards import GroupReward, Reward, load_reward
-from rlvr.tasks import TASKS, Task
+from rlvr.rng import generator
+from rlvr.tasks import Task, load_task
+from rlvr.types import Problem
 
 __all__ = ["Recipe"]
 
@@ -24,7 +28,13 @@ class Recipe:
     ``shape``. ``learning_rate`` warms up linearly over ``warmup_steps``, then is ``constant`` or a ``cosine`` down to a
     tenth; a critic's learning rate follows the same shape. ``record`` lists the steps whose completions are kept. ``corpus``
     is a JSONL file of lessons (`rlvr.lab.corpus`) to learn from instead of the task's demonstrations; a relative path counts
-    from the run folder.
+    from the run folder. ``model`` is a Hugging Face language model in place of the lab's (a folder, a hub name or a packaged
+    one: `rlvr.policy.HFPolicy`), with ``model_settings`` (`rlvr.policy.ModelSettings`). ``micro_rows`` rows, or rows of
+    ``micro_tokens`` tokens together, are scored at once: that changes memory, not the result.
+
+    Problems are an endless stream unless ``pool`` says how many there are; `rlvr.lab.curriculum` tells what becomes of a pool
+    with ``pool_sampling`` "epochs" or "prioritized" and ``drop_solved``. ``curriculum`` changes the difficulty of a stream:
+    pairs of a step and what replaces parts of ``difficulty`` from that step on.
 
     >>> Recipe(preset="grpo", overrides={"loss.epsilon": 0.3}).algorithm.loss.epsilon
     0.3
@@ -34,10 +44,16 @@ class Recipe:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     task: str = "pointer"
     difficulty: Mapping[str, Any] = field(default_factory=dict)
+    curriculum: tuple[tuple[int, Mapping[str, Any]], ...] = ()
+    pool: int = 0
+    pool_sampling: str = "epochs"
+    drop_solved: float | None = None
     rewards: Mapping[str, float] = field(default_factory=lambda: {"correct": 1.0})
     base: str | None = "cot_L2"
     base_seed: int = 0
     shape: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    model_settings: Mapping[str, Any] = field(default_factory=dict)
     steps: int = 200
     prompts_per_step: int = 32
     group_size: int = 8
@@ -50,6 +66,7 @@ class Recipe:
     max_grad_norm: float = 1.0
     temperature: float = 1.0
     micro_rows: int | None = None
+    micro_tokens: int | None = None
     seed: int = 0
     eval_every: int = 0
     checkpoint_every: int = 50
@@ -64,17 +81,18 @@ class Recipe:
         for name in ("warmup_steps", "eval_every", "weight_decay"):
             _require(self, name, _is_number(vars(self)[name]) and vars(self)[name] >= 0, "0 or more")
         _require(self, "schedule", self.schedule in ("constant", "cosine"), "'constant' or 'cosine'")
-        _require(self, "task", self.task in TASKS, "one of " + ", ".join(TASKS))
+        load_task(self.task)
         _require(self, "rewards", len(self.rewards) > 0, "at least one reward with its weight")
-        _require(
-            self,
-            "micro_rows",
-            self.micro_rows is None or self.micro_rows >= 1,
-            "a whole number >= 1, or none",
-        )
+        for name in ("micro_rows", "micro_tokens"):
+            good = vars(self)[name] is None or vars(self)[name] >= 1
+            _require(self, name, good, "a whole number >= 1, or none")
+        self._check_model()
         for name in self.rewards:
             load_reward(name)
-        self.problem_source()
+        own = "gym_score" not in self.rewards or self.task.startswith("gym:")
+        _require(self, "rewards", own, "gym_score for a task of reasoning-gym, gym:NAME, only")
+        self._check_problems()
+        _require(self, "record", all(0 <= step < self.steps for step in self.record), f"steps below {self.steps}")
         if isinstance(self.algorithm.restart, RestartOnStall) and not self.eval_every:
             raise ValueError(
                 f"recipe: restart = {self.algorithm.restart} reads evaluations; accepted: eval_every above 0"
@@ -89,6 +107,21 @@ class Recipe:
                 f"recipe: minibatches = {self.algorithm.minibatches}; a batch has {self.prompts_per_step} prompts to split"
             )
 
+    def _check_model(self) -> None:
+        """Refuse what doesn't go with a language model, and a text task without one."""
+        if self.model is None:
+            _require(self, "model_settings", not self.model_settings, "none without a model")
+            _require(
+                self, "model", self.the_task.alphabet is not None, f"a language model for the text task {self.task}"
+            )
+            return
+        ModelSettings.of(self.model_settings)
+        _require(self, "shape", not self.shape, "none with a model, which has its own")
+        folder = self.base is None or Path(self.base, "config.json").is_file()
+        _require(self, "base", folder, "none with a model, or the folder of a run of the same model")
+        critic = self.algorithm.critic is not None
+        _require(self, "preset", not critic, "with a model one without a critic, such as grpo or rloo")
+
     @property
     def algorithm(self) -> Algorithm:
         """The preset with the overrides applied."""
@@ -101,17 +134,48 @@ class Recipe:
 
     @property
     def the_task(self) -> Task:
-        """The task by its name."""
-        return TASKS[self.task]
+        """The task by its name, with its settings where the name has any."""
+        return load_task(self.task)
 
-    def problem_source(self) -> None:
-        """Try the difficulty once, so that a wrong one is refused before anything runs."""
-        import numpy as np
+    @cached_property
+    def pool_problems(self) -> tuple[Problem, ...]:
+        """The problems of the pool, each drawn by its number: a small pool is the beginning of a larger one."""
+        numbers = range(self.pool)
+        return tuple(self.the_task.problem(generator(self.seed, "pool", i), **self.difficulty) for i in numbers)
 
-        try:
-            self.the_task.problem(np.random.default_rng(0), **self.difficulty)
-        except TypeError as error:
-            raise ValueError(f"recipe: difficulty = {dict(self.difficulty)}: task {self.task}: {error}") from None
+    def difficulty_at(self, step: int) -> dict[str, Any]:
+        """What problems are drawn from at a step, counted from 0.
+
+        >>> Recipe(difficulty={"n": 4, "k": 2}, curriculum=((10, {"n": 8}),)).difficulty_at(10)
+        {'n': 8, 'k': 2}
+        """
+        begun = [difficulty for start, difficulty in self.curriculum if start <= step]
+        return {**self.difficulty, **(begun[-1] if begun else {})}
+
+    def _check_problems(self) -> None:
+        """Refuse what couldn't be asked, before anything runs: every difficulty is tried once."""
+        pairs = all(map(_is_stage, self.curriculum))
+        _require(self, "curriculum", pairs, "pairs of a step and a difficulty, such as (50, {'n': 8})")
+        starts = [start for start, _ in self.curriculum]
+        rising = all(0 <= start < self.steps for start in starts) and starts == sorted(set(starts))
+        _require(self, "curriculum", rising, f"rising steps from 0, below {self.steps}")
+        for name, step in (("difficulty", -1), *(("curriculum", start) for start in starts)):
+            try:
+                self.the_task.problem(generator(0, "difficulty"), **self.difficulty_at(step))
+            except TypeError as error:
+                raise ValueError(f"recipe: {name} = {vars(self)[name]}: task {self.task}: {error}") from None
+        _require(
+            self, "pool", type(self.pool) is int and self.pool >= 0, "a whole number >= 0, 0 for an endless stream"
+        )
+        _require(self, "pool_sampling", self.pool_sampling in ("epochs", "prioritized"), "'epochs' or 'prioritized'")
+        rate = self.drop_solved is None or (_is_number(self.drop_solved) and 0 < self.drop_solved <= 1)
+        _require(self, "drop_solved", rate, "a success rate above 0 and up to 1, or none")
+        judged = [name for name in ("pool_sampling", "drop_solved") if vars(self)[name] not in ("epochs", None)]
+        for name in judged:
+            _require(self, name, self.pool > 0, "a pool above 0, as problems of an endless stream don't return")
+            _require(self, name, self.algorithm.source == "policy", f"a preset that samples, unlike {self.preset}")
+        _require(self, "pool", not (self.pool and self.curriculum), "0 with a curriculum, as a pool is drawn once")
+        _require(self, "pool", not (self.pool and self.corpus), "0 with a corpus, which is a pool itself")
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of a step, counted from 0.
@@ -138,7 +202,7 @@ class Recipe:
 
         >>> Recipe.from_json({"stepps": 3})
         Traceback (most recent call last):
-        ValueError: recipe: unknown key 'stepps'; accepted: preset, overrides, task, difficulty, rewards, ...
+        ValueError: recipe: unknown key 'stepps'; accepted: preset, overrides, task, difficulty, ...
         """
         known = [item.name for item in fields(cls)]
         for key in data:
@@ -146,9 +210,10 @@ class Recipe:
                 raise ValueError(f"recipe: unknown key {key!r}; accepted: {', '.join(known)}")
         values = {key: tuple(value) if key in ("adam_betas", "record") else value for key, value in data.items()}
         if "difficulty" in values:
-            values["difficulty"] = {
-                key: tuple(value) if isinstance(value, list) else value for key, value in values["difficulty"].items()
-            }
+            values["difficulty"] = _ranges(values["difficulty"])
+        if "curriculum" in values:
+            stages = values["curriculum"]
+            values["curriculum"] = tuple((s[0], _ranges(s[1])) if _is_stage(s) else s for s in stages)
         return cls(**values)
 
     def digest(self) -> str:
@@ -159,6 +224,15 @@ class Recipe:
         """
         text = json.dumps([self.to_json(), describe(self.algorithm)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _ranges(difficulty: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in difficulty.items()}
+
+
+def _is_stage(part: object) -> bool:
+    pair = isinstance(part, (tuple, list)) and len(part) == 2
+    return pair and type(part[0]) is int and isinstance(part[1], Mapping)
 
 
 def _is_number(value: object) -> bool:

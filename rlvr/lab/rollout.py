@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from rlvr.policy import Decoding, Policy
-from rlvr.rewards import Completion, GroupReward, Reward, pay
+from rlvr.rewards import Completion, GroupReward, Reward, pay_all
 from rlvr.tasks import Task
 from rlvr.types import Problem, Samples, Verdict
 
@@ -69,7 +69,7 @@ def collect(
     rows = [Completion(problems[row // group], *each) for row, each in enumerate(zip(*columns, strict=True))]
     groups = [rows[start : start + group] for start in range(0, len(rows), group)]
     paid = {
-        name: torch.tensor([pay(name, reward, each, generator) for each in groups], dtype=torch.float64)
+        name: torch.tensor(pay_all(name, reward, groups, generator), dtype=torch.float64)
         for name, (_, reward) in rewards.items()
     }
     total = sum(weight * paid[name] for name, (weight, _) in rewards.items())

@@ -145,7 +145,8 @@ def _accumulate(step: _Step, problems: slice, optimizer: torch.optim.Optimizer) 
     # What nothing flowed into has gradient zero, not none: the optimizer's momentum must go on.
     for owner in (step.policy, supplies.critic):
         for parameter in owner.model.parameters() if owner is not None else ():
-            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
     return _Scored(loss, value_loss, rows[active], torch.cat(pulls), gap)
 
 

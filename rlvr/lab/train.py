@@ -21,17 +21,20 @@ from rlvr.algo import RestartOnStall, describe
 from rlvr.lab import store
 from rlvr.lab.checkpoint import Checkpoint, load_checkpoint, load_weights, save_checkpoint, save_weights
 from rlvr.lab.corpus import corpus_digest
+from rlvr.lab.curriculum import fresh_history, pool_metrics
+from rlvr.lab.divergence import Watch
 from rlvr.lab.draw import Drawn, draw
 from rlvr.lab.environment import write_environment
 from rlvr.lab.evaluate import accuracy_by_set, evaluate
 from rlvr.lab.jsonl import plain
 from rlvr.lab.learner import Learner
 from rlvr.lab.lock import run_lock
-from rlvr.lab.metrics import kept_metrics, spend, step_metrics
+from rlvr.lab.metrics import kept_metrics, spend, step_metrics, trait_metrics
 from rlvr.lab.recipe import Recipe
+from rlvr.lab.refresh import Refresher
 from rlvr.lab.rollout import Rollouts
 from rlvr.lab.step import StepResult, update
-from rlvr.policy import Decoding, LabPolicy
+from rlvr.policy import Decoding, HFPolicy, LabPolicy, ModelSettings
 from rlvr.rng import generator
 from rlvr.types import Problem
 
@@ -50,16 +53,25 @@ class _Run:
     recipe: Recipe
     learner: Learner
     mark: Checkpoint
+    refresher: Refresher
+    watch: Watch
+
+    def modules(self) -> dict[str, torch.nn.Module]:
+        """All weights that training changes."""
+        return self.learner.modules() | self.refresher.modules()
 
 
-def make_policy(recipe: Recipe, device: str = "cpu") -> LabPolicy:
-    """A fresh lab policy of the recipe's task and shape.
+def make_policy(recipe: Recipe, device: str = "cpu") -> LabPolicy | HFPolicy:
+    """The policy that a recipe without a base starts from: its language model, or a fresh lab policy of its shape.
 
     >>> make_policy(Recipe(task="echo", base=None)).tokenizer.eos
     '$'
     """
     task = recipe.the_task
-    policy = LabPolicy.create(task.alphabet, task.eos, seed=recipe.seed, **recipe.shape)
+    if recipe.model is not None:
+        policy = HFPolicy.open(recipe.model, ModelSettings.of(recipe.model_settings), task.eos, recipe.seed)
+    else:
+        policy = LabPolicy.create(task.alphabet, task.eos, seed=recipe.seed, **recipe.shape)
     policy.model.to(device)
     return policy
 
@@ -85,6 +97,8 @@ def train(
             return folder
         if isinstance(recipe.algorithm.restart, RestartOnStall) and not sets:
             raise ValueError(f"restart={recipe.algorithm.restart} reads evaluations; accepted: sets to evaluate on")
+        if recipe.eval_every and not sets:
+            raise ValueError(f"eval_every = {recipe.eval_every} and there are no sets; accepted: sets, or eval_every 0")
         _warn_of_lone_completions(recipe)
         run = _begin(folder, recipe, base, device)
         for step in range(run.mark.step, recipe.steps):
@@ -92,7 +106,7 @@ def train(
                 _evaluate(run, sets or {}, step)
             on_step(step, _step(run, step))
             if (step + 1) % recipe.checkpoint_every == 0 and step + 1 < recipe.steps:
-                save_checkpoint(folder / CHECKPOINT, run.learner.modules(), run.learner.optimizers(), run.mark)
+                save_checkpoint(folder / CHECKPOINT, run.modules(), run.learner.optimizers(), run.mark)
         if recipe.eval_every:
             _evaluate(run, sets or {}, recipe.steps)
         write_environment(folder, recipe.seed, torch.get_num_threads(), seconds=run.mark.budget["seconds"])
@@ -106,7 +120,7 @@ def read_recipe(folder: Path) -> Recipe:
     return Recipe.from_json(store.read_config(folder)["recipe"])
 
 
-def open_run(folder: Path, device: str = "cpu") -> tuple[LabPolicy, Recipe]:
+def open_run(folder: Path, device: str = "cpu") -> tuple[LabPolicy | HFPolicy, Recipe]:
     """The trained policy of a finished run, with its recipe."""
     recipe = read_recipe(folder)
     if not store.is_finished(folder):
@@ -176,51 +190,60 @@ def _begin(folder: Path, recipe: Recipe, base: Path | None, device: str) -> _Run
     if base:
         load_weights(Path(base) / MODEL, policy.model)
     learner = Learner.of(policy, recipe.algorithm, partial(_adam, recipe), partial(_adam, recipe))
-    mark = Checkpoint(0, dict(ZERO_BUDGET), learner.state, ())
+    if recipe.corpus is not None:
+        recipe = replace(recipe, corpus=str(folder / recipe.corpus))
+    mark = Checkpoint(0, dict(ZERO_BUDGET), learner.state, (), fresh_history(recipe))
+    run = _Run(folder, recipe, learner, mark, Refresher.of(folder, recipe), Watch())
     if (folder / CHECKPOINT).exists():
-        mark = load_checkpoint(folder / CHECKPOINT, learner.modules(), learner.optimizers())
+        run.mark = mark = load_checkpoint(folder / CHECKPOINT, run.modules(), learner.optimizers())
         learner.state, learner.scores = dict(mark.state), list(mark.scores)
     store.truncate_metrics(folder, mark.step)
     store.drop_rollouts_after(folder, mark.step)
-    if recipe.corpus is not None:
-        recipe = replace(recipe, corpus=str(folder / recipe.corpus))
-    return _Run(folder, recipe, learner, mark)
+    run.refresher.go_on_at(mark.step)
+    run.watch = Watch.of(store.read_metrics(folder))
+    return run
 
 
 def _adam(recipe: Recipe, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
     settings = {"betas": tuple(recipe.adam_betas), "weight_decay": recipe.weight_decay}
-    return torch.optim.AdamW(parameters, lr=recipe.learning_rate, fused=True, **settings)
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    return torch.optim.AdamW(trained, lr=recipe.learning_rate, fused=True, **settings)
 
 
 def _step(run: _Run, step: int) -> dict[str, Any]:
     """One step: draw, learn, log."""
     recipe, learner, start = run.recipe, run.learner, time.perf_counter()
-    drawn = draw(learner.policy, recipe, step)
+    drawn = draw(learner.policy, recipe, step, run.mark.history)
     sampled_at = time.perf_counter()
     if step == 0:
         _warn_of_cut_completions(drawn.everything, recipe)
     rate = recipe.learning_rate_at(step)
     learner.set_rates(rate, rate * recipe.critic_learning_rate / recipe.learning_rate)
     result = _learn(run, step, drawn)
-    end = time.perf_counter()
     sampled = recipe.algorithm.source == "policy"
+    refreshed = run.refresher.after(step, drawn.everything) if sampled else {}
+    end = time.perf_counter()
     budget = spend(run.mark.budget, drawn.everything, sampled, result.metrics["updates"], end - start)
     if drawn.greedy_answers is not None:
         budget = spend(budget, drawn.greedy_answers, True, 0, 0.0)
     metrics = {
         "step": step,
         "learning_rate": rate,
-        **(step_metrics(drawn.everything) if sampled else {}),
+        **(step_metrics(drawn.everything) | trait_metrics(recipe.the_task, drawn.everything) if sampled else {}),
         **(kept_metrics(drawn.batch, drawn.rounds) if recipe.algorithm.sampling_rounds > 1 else {}),
+        **pool_metrics(recipe, drawn.history),
         **result.metrics,
+        **refreshed,
         **budget,
     }
+    if sampled:
+        metrics |= run.watch.see(step, metrics["reward"], metrics["accuracy"])
     metrics |= {"time/sample": sampled_at - start, "time/update": end - sampled_at, "time/step": end - start}
     metrics |= {"tokens_per_second": int(drawn.everything.samples.mask.sum()) / (end - start)}
     store.append_metrics(run.folder, metrics)
     if step in recipe.record and drawn.batch is not None:
         store.write_rollouts(run.folder, step, _rollout_rows(drawn.batch, result))
-    run.mark = Checkpoint(step + 1, budget, dict(learner.state), tuple(learner.scores))
+    run.mark = Checkpoint(step + 1, budget, dict(learner.state), tuple(learner.scores), drawn.history)
     return metrics
 
 
@@ -242,10 +265,18 @@ def _learn(run: _Run, step: int, drawn: Drawn) -> StepResult:
         algorithm,
         Decoding(recipe.temperature),
         recipe.max_grad_norm,
-        recipe.micro_rows,
+        _micro_rows(recipe, batch),
         learner.supplies(step, batch, drawn.greedy, draws),
     )
     return result._replace(metrics=result.metrics | learner.after(step, batch, result.metrics))
+
+
+def _micro_rows(recipe: Recipe, batch: Rollouts) -> int | None:
+    """Rows scored at once: as many as can't exceed the tokens asked for."""
+    if recipe.micro_tokens is None:
+        return recipe.micro_rows
+    rows = max(1, recipe.micro_tokens // batch.samples.tokens.shape[1])
+    return min(rows, recipe.micro_rows or rows)
 
 
 def _evaluate(run: _Run, sets: Mapping[str, Sequence[Problem]], step: int) -> None:

@@ -7,8 +7,10 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 from rlvr.rewards.base import GroupReward, Reward
+from rlvr.rewards.learned import Verified
 from rlvr.rewards.rules import Constant, Format, FormatGate, Majority, Random, WrongLabel, correct
 from rlvr.rewards.shaping import Cosine, KimiLength, L1Exact, L1Max, Language, Length, Overlong
+from rlvr.rewards.text import gym_score, lenient
 
 __all__ = ["REWARDS", "load_reward"]
 
@@ -27,6 +29,9 @@ REWARDS: Mapping[str, Reward | GroupReward | type] = {
     "random": Random,
     "constant": Constant,
     "wrong_label": WrongLabel,
+    "lenient": lenient,
+    "gym_score": gym_score,
+    "verifier": Verified,
 }
 """Functions, and classes whose settings may be given in brackets."""
 
@@ -47,7 +52,7 @@ def load_reward(name: str) -> Reward | GroupReward:
             if bracket:
                 raise ValueError(f"reward {name!r}: {word} has no settings")
             return made
-        return made(**_settings(name, [item.name for item in fields(made)])) if bracket else made()
+        return made(**_settings(name, [item.name for item in fields(made) if item.init])) if bracket else made()
     path, colon, function = name.rpartition(":")
     if not colon or not path.endswith(".py"):
         raise ValueError(f"reward {name!r} is unknown; accepted: {', '.join(REWARDS)}, or path.py:function")

@@ -15,14 +15,14 @@ __all__ = ["Constant", "Format", "FormatGate", "Majority", "Random", "WrongLabel
 FORM = r"[a-z]+\|[a-z]\$"
 
 
-def correct(completion: Completion, generator: np.random.Generator) -> float:
-    """1 when the verdict is right, else 0: the verifiable reward.
+def correct(completion: Completion, generator: np.random.Generator) -> float | None:
+    """1 when the verdict is right, else 0: the verifiable reward; ``None`` when the grader itself failed (kind ``error``).
 
     >>> from rlvr.types import Problem, Verdict
     >>> correct(Completion(Problem("?", "a"), "a", Verdict(True, "correct", "a"), True), np.random.default_rng(0))
     1.0
     """
-    return float(completion.verdict.correct)
+    return None if completion.verdict.kind == "error" else float(completion.verdict.correct)
 
 
 @dataclass(frozen=True)
