@@ -5,19 +5,19 @@ import re
 import shutil
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fake_runs import EVIL, SMALL, Shape, fake_experiment, fake_run
+from read_pages import block, tags, visible
 from scipy import stats
 
 from rlvr.lab.jsonl import iter_jsonl, read_json, write_json
 from rlvr.lab.store import read_evals
 from rlvr.report import theme, tokens, write_report, write_run_report
 from rlvr.report.data import Evaluation, Experiment, Run, read_experiment, read_loose_runs
-from rlvr.report.page import embed
+from rlvr.report.document import embed
 from rlvr.report.summary import Line, after, before, binned, estimate, learning_curves, spent
 from rlvr.report.tokens import shown_rollouts
 
@@ -48,32 +48,6 @@ def copy(little, tmp_path):
 
 def report(folder):
     return write_report(folder).read_text(encoding="utf-8")
-
-
-def visible(page):
-    """The text a reader sees: no scripts, styles or markup."""
-
-    class Reader(HTMLParser):
-        quiet, parts = 0, []
-
-        def handle_starttag(self, tag, attrs):
-            self.quiet += tag in ("script", "style")
-
-        def handle_endtag(self, tag):
-            self.quiet -= tag in ("script", "style")
-
-        def handle_data(self, data):
-            if not self.quiet:
-                self.parts.append(data)
-
-    reader = Reader()
-    reader.parts = []
-    reader.feed(re.sub(r"<script nonce.*?</script>", "", page, flags=re.S))
-    return re.sub(r"\s+", " ", " ".join(reader.parts)).replace("\u00a0", " ")
-
-
-def block(page, name):
-    return json.loads(re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S)[1])
 
 
 def shares(folder, arm, label, step=-1, seeds=range(3)):
@@ -229,11 +203,12 @@ def test_labels_for_few_seeds_and_quick_runs(page, tmp_path):
 def test_the_first_screen_answers_before_it_explains(page):
     order = [
         "<h1>",
+        'class="question"',
         'class="lede"',
         'data-figure="hero"',
         'class="ledger"',
         "what it cost",
-        "<b>Question.</b>",
+        "<b>Setup.</b>",
         'id="claims"',
     ]
     places = [page.index(mark) for mark in order]
@@ -304,10 +279,6 @@ def test_text_can_be_read_on_its_ground(role, night):
 
 
 # ── Texts of models ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def tags(page):
-    return re.findall(r"<(\w+)", re.sub(r"<script[^>]*>.*?</script>", "<script>", page, flags=re.S))
 
 
 def test_model_text_is_data_and_never_markup(folder, page, tmp_path):

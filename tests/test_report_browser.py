@@ -3,11 +3,12 @@
 import shutil
 
 import pytest
+from fake_panels import fake_lecture
 from fake_runs import EVIL, Shape, fake_experiment, fake_run
 from playwright.sync_api import expect, sync_playwright
 
 from rlvr.lab.store import read_rollouts, write_rollouts
-from rlvr.report import write_report, write_run_report
+from rlvr.report import write_report, write_run_report, write_site
 
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
 FLAGS += "--disable-component-update --disable-sync"
@@ -29,6 +30,16 @@ def browser():
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return write_report(fake_experiment(tmp_path_factory.mktemp("page"), shape=Shape(prompts=8)))
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """The index of three experiments; the pages of those with panels are written, the other one's isn't."""
+    root = tmp_path_factory.mktemp("site")
+    folders = fake_lecture(root, Shape(20, 10, 1, 3))
+    for folder in folders[1:]:
+        write_report(folder)
+    return write_site(root, folders)
 
 
 @pytest.fixture
@@ -78,8 +89,9 @@ def tick_colour(page):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark"), (320, "light")])
-def test_it_opens_without_a_sound_and_fits(visit, path, width, scheme):
-    page, sounds = visit(path, width, scheme)
+@pytest.mark.parametrize("which", ["path", "index.html", "passk/report.html", "thinking/report.html"])
+def test_it_opens_without_a_sound_and_fits(visit, path, index, which, width, scheme):
+    page, sounds = visit(path if which == "path" else index.parent / which, width, scheme)
     scroll_through(page)
     for details in page.locator("main details").all():
         details.evaluate("element => { element.open = true; }")
@@ -264,3 +276,45 @@ def test_a_finger_can_tap_a_token(browser, path):
     assert "token 1" in page.locator("#readout").inner_text()
     assert page.evaluate("visualViewport.width") <= 390
     context.close()
+
+
+# ── Panels and the site ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_lines_have_their_names_at_their_ends_and_on_a_phone_in_a_legend(visit, index):
+    for width, inside in ((1280, True), (390, False)):
+        page, _ = visit(index.parent / "passk" / "report.html", width)
+        page.wait_for_selector("#panel-0 svg.main-svg")
+        names = page.locator("#panel-0 .annotation-text", has_text="GRPO").count()
+        assert (names == 2) is inside and page.locator("#panel-0 .legend").is_visible() is not inside
+        assert page.locator("#panel-0 .annotation-text", has_text="samples drawn").count() == 1
+        plot, area = page.locator("#panel-0 .plot").bounding_box(), page.locator("#panel-0 .xy").first.bounding_box()
+        assert area["width"] > 0.75 * plot["width"]
+
+
+def test_texts_of_panels_never_run(visit, index):
+    page, sounds = visit(index.parent / "passk" / "report.html")
+    assert EVIL in page.locator("#panel-5 .completion").nth(1).inner_text()
+    assert page.evaluate("typeof window.hacked") == "undefined" and page.locator("main img").count() == 0
+    assert sounds == []
+
+
+def test_the_ledger_is_filtered_by_verdict(visit, index):
+    page, sounds = visit(index)
+    rows = page.locator("#ledger tr[data-verdict]:visible")
+    assert rows.count() == 7 and page.locator("#ledger .heading:visible").count() == 3
+    page.locator("[data-filter=differs]").click()
+    assert [row.get_attribute("data-verdict") for row in rows.all()] == ["differs", "differs"]
+    assert page.locator("#ledger .heading:visible").count() == 2 and page.locator("#shown").inner_text() == "2 shown"
+    page.locator("[data-filter='']").click()
+    assert rows.count() == 7 and sounds == []
+
+
+def test_one_walks_from_the_index_to_a_claim_and_back(visit, index):
+    page, sounds = visit(index)
+    page.locator("#ledger a", has_text="On n = 16 the curves cross").click()
+    assert page.wait_for_selector(":target").get_attribute("id") == "claim-crossing-ood"
+    page.locator(".up").click()
+    page.wait_for_selector("#ledger")
+    assert page.locator("#ledger").count() == 1 and page.locator(".card h3 a").count() == 2
+    assert sounds == []

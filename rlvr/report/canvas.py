@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from rlvr.report.theme import ARMS, MARKERS, ROLES
+from rlvr.report.theme import ARMS, BAND, MARKERS, ROLES
 from rlvr.report.words import arm_label, sweep_of
 
-__all__ = ["AXES", "PERCENT", "Chip", "Figure", "Look", "end_labels", "layout", "looks", "note", "spec", "start_line"]
+__all__ = ["AXES", "PERCENT", "Chip", "Figure", "Look", "band_tone", "end_labels", "layout", "looks", "note", "spec"]
+__all__ += ["start_line"]
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 QUARTERS = [0, 25, 50, 75, 100]
@@ -67,6 +68,8 @@ class Chip(NamedTuple):
 class Figure(NamedTuple):
     """A drawing with what must stand around it. ``spec`` is plotly's JSON, ``height`` is in pixels.
 
+    Where it is ``labelled``, its lines have names at their ends, and on a narrow screen its legend instead.
+
     >>> Figure("hero", {}, "What to see.").height
     340
     """
@@ -77,10 +80,11 @@ class Figure(NamedTuple):
     legend: Sequence[Chip] = ()
     height: int = 340
     title: str = ""
+    labelled: bool = False
 
 
 def looks(arms: Sequence[str]) -> dict[str, Look]:
-    """Colour and marker of each arm, by its place; they repeat after eight.
+    """Colour and marker of each arm, by its place; they repeat after eight, with another dash.
 
     In a sweep (``grpo-0.0001``, ``grpo-0.0003``, ``rft-0.0001``, ...) the method has the colour and the
     value the dash.
@@ -92,7 +96,7 @@ def looks(arms: Sequence[str]) -> dict[str, Look]:
     ('--arm-1', 'dot')
     """
     sweep = sweep_of(arms)
-    places = {arm: (index, 0) for index, arm in enumerate(arms)}
+    places = {arm: (index, index // len(ARMS)) for index, arm in enumerate(arms)}
     for index, values in enumerate(sweep.values()):
         places |= {arm: (index, rank) for rank, arm in enumerate(values.values())}
     return {
@@ -141,6 +145,15 @@ def note(text: str, x: float, y: float, **changes: Any) -> dict[str, Any]:
     return {"x": x, "y": y, "text": text, "showarrow": False, "xanchor": "left", "font": font} | changes
 
 
+def band_tone(colour: str) -> str:
+    """A colour thinned for the band around a line.
+
+    >>> band_tone("#c8502d")
+    '#c8502d2e'
+    """
+    return colour + BAND
+
+
 def start_line(value: float) -> dict[str, Any]:
     """A dotted level over the whole figure with its words: where training began.
 
@@ -177,6 +190,7 @@ def end_labels(ends: Sequence[tuple[float, Look]], gap: float = 7.0, top: float 
             place,
             xref="paper",
             xshift=8,
+            name="end",
             font={"size": 13, "color": look.colour},
         )
         for place, (_, look) in zip(places, ordered, strict=True)

@@ -17,9 +17,11 @@ from pyarrow import ArrowException
 from rlvr.lab.jsonl import read_json
 from rlvr.lab.store import is_finished, read_config, read_evals, read_metrics
 
-__all__ = ["Claim", "Evaluation", "Experiment", "Run", "attempt", "read_experiment", "read_loose_runs"]
+__all__ = ["Claim", "Evaluation", "Experiment", "Run", "attempt", "claim_of", "is_base"]
+__all__ += ["read_experiment", "read_loose_runs"]
 
 BASE = "base"
+TEXTS = ("title", "question", "answer", "setup", "command")
 
 
 class Evaluation(NamedTuple):
@@ -97,8 +99,9 @@ class Experiment:
     """Everything a page shows, before any arithmetic.
 
     ``runs`` are those of the arms, ``bases`` the models that they set out from, where these have folders
-    (``base-s<seed>``). ``preliminary`` when the experiment says so or an arm has fewer than three finished
-    seeds.
+    (``base-s<seed>``, with several kinds ``base_<kind>-s<seed>``), ``jobs`` the folders of other work.
+    ``panels`` are drawn by ``rlvr.report.panels``. ``preliminary`` when the experiment says so or an arm has
+    fewer than three finished seeds; without arms, when it has fewer than three seeds.
 
     >>> Experiment("mine").of("grpo")
     []
@@ -107,6 +110,7 @@ class Experiment:
     name: str
     title: str = ""
     question: str = ""
+    answer: str = ""
     setup: str = ""
     command: str = ""
     page_command: str = ""
@@ -114,10 +118,17 @@ class Experiment:
     preliminary: bool = True
     arms: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
+    panels: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
     bases: tuple[Run, ...] = ()
+    jobs: tuple[Path, ...] = ()
     gaps: tuple[str, ...] = ()
+
+    @property
+    def base_kinds(self) -> list[str]:
+        """The names of the bases; more than one where arms set out from different ones."""
+        return list(dict.fromkeys(run.arm for run in self.bases))
 
     def of(self, arm: str) -> list[Run]:
         """The runs of an arm, by seed."""
@@ -147,15 +158,42 @@ def read_experiment(folder: Path) -> Experiment:
             f"{folder} holds nothing to report: no readable experiment.json and no run folder <arm>-s<seed>"
         )
     listed = tuple(str(arm) for arm in _list(record, "arms"))
+    if isinstance(record.get("arms"), list):
+        found = [path for path in found if is_base(_split(path.name)[0]) or _split(path.name)[0] in listed]
     runs = [_read_run(path, *(_split(path.name) or ("", 0)), gaps) for path in found]
-    arms = listed or tuple(dict.fromkeys(run.arm for run in runs if run.arm != BASE))
+    arms = listed or tuple(dict.fromkeys(run.arm for run in runs if not is_base(run.arm)))
     there = {(run.arm, run.seed) for run in runs}
+    own = record.get("seeds_of") if isinstance(record.get("seeds_of"), Mapping) else {}
     for arm in listed:
-        for seed in _list(record, "seeds"):
+        for seed in _list(own if arm in own else record, arm if arm in own else "seeds"):
             if (arm, seed) not in there:
                 gaps.append(f"The run {arm}-s{seed} is not there.")
     experiment = _experiment(folder.name, record, arms, runs, gaps)
+    experiment = replace(experiment, jobs=tuple(sorted(path.parent for path in folder.glob("*/result.json"))))
     return experiment if folder.is_absolute() else replace(experiment, page_command=f"rlvr report {folder}")
+
+
+def claim_of(record: Mapping[str, Any]) -> Claim:
+    """A claim from a row of ``experiment.json`` or of the ledger; ``ValueError`` when a number of it is none.
+
+    >>> claim_of({"id": "a", "claim": "A.", "value": 0.5, "lo": None}).value
+    0.5
+    """
+    numbers = {key: record.get(key) for key in ("value", "lo", "hi", "n")}
+    for key, value in numbers.items():
+        if value is not None and not isinstance(value, (int, float)):
+            raise ValueError(f"{record.get('id')}: {key} is {value!r}, not a number")
+    texts = {key: str(record[key]) for key in ("rule", "lecture", "measured", "verdict", "why") if record.get(key)}
+    return Claim(str(record["id"]), str(record["claim"]), **numbers, **texts)
+
+
+def is_base(arm: str) -> bool:
+    """Whether runs of this name are starting points rather than an arm.
+
+    >>> is_base("base"), is_base("base_think10"), is_base("grpo")
+    (True, True, False)
+    """
+    return arm == BASE or arm.startswith(f"{BASE}_")
 
 
 def read_loose_runs(folders: Sequence[Path]) -> Experiment:
@@ -180,7 +218,7 @@ def read_loose_runs(folders: Sequence[Path]) -> Experiment:
     record |= {"title": f"Run {runs[0].folder.name}"} if len(runs) == 1 else {}
     record["setup"] = "Run folders, read as they are; nothing was claimed beforehand."
     arms = dict.fromkeys(run.arm for run in runs)
-    arms = {arm: None for arm in arms if arm != BASE} or arms
+    arms = {arm: None for arm in arms if not is_base(arm)} or arms
     experiment = _experiment("runs", record, tuple(arms), runs, gaps)
     return replace(experiment, page_command=f"rlvr report {names}")
 
@@ -238,7 +276,7 @@ def _read_run(folder: Path, arm: str, seed: int, gaps: list[str]) -> Run:
     if not finished:
         done, planned = len(metrics), config.get("steps")
         gaps.append(f"{name} is unfinished: {done} of {planned or 'an unknown number of'} steps are logged.")
-    if not evals and arm != BASE:
+    if not evals and not is_base(arm):
         gaps.append(f"{name} has no evaluations: it is missing from every accuracy on this page.")
     return Run(arm, seed, folder, config, metrics, evals, environment, finished)
 
@@ -257,35 +295,35 @@ def _evaluation(record: Mapping[str, Any]) -> Evaluation:
 def _experiment(
     name: str, record: Mapping[str, Any], arms: tuple[str, ...], found: Sequence[Run], gaps: list[str]
 ) -> Experiment:
-    texts = {key: record[key] for key in ("title", "question", "setup", "command") if _is_text(record.get(key))}
-    claims = [attempt(gaps, "a claim", lambda claim=claim: _claim(claim), None) for claim in _list(record, "claims")]
+    texts = {key: record[key] for key in TEXTS if _is_text(record.get(key))}
+    claims = [attempt(gaps, "a claim", lambda claim=claim: claim_of(claim), None) for claim in _list(record, "claims")]
     runs = sorted((run for run in found if run.arm in arms), key=lambda run: (arms.index(run.arm), run.seed))
     seeds = [sum(run.finished for run in runs if run.arm == arm) for arm in arms]
+    # Without arms an experiment has only its word for how many seeds it stands on.
+    seeds = seeds or [len(_list(record, "seeds"))]
     return Experiment(
         name=name,
         title=texts.get("title", name),
         question=texts.get("question", f"What did {name} show?"),
+        answer=texts.get("answer", ""),
         setup=texts.get("setup", ""),
         command=texts.get("command", ""),
         page_command=f"rlvr report {name}",
         quick=record.get("quick") is True,
-        preliminary=record.get("preliminary") is True or not arms or min(seeds) < 3,
+        preliminary=record.get("preliminary") is True or min(seeds) < 3,
         arms=arms,
         claims=tuple(claim for claim in claims if claim),
+        panels=tuple(_list(record, "panels")),
         notes=tuple(str(note) for note in _list(record, "notes")),
         runs=tuple(runs),
-        bases=tuple(run for run in found if run.arm == BASE and BASE not in arms),
+        bases=tuple(run for run in _ordered(found, _list(record, "bases")) if is_base(run.arm) and run.arm not in arms),
         gaps=tuple(dict.fromkeys(gaps)),
     )
 
 
-def _claim(record: Mapping[str, Any]) -> Claim:
-    numbers = {key: record.get(key) for key in ("value", "lo", "hi", "n")}
-    for key, value in numbers.items():
-        if value is not None and not isinstance(value, (int, float)):
-            raise ValueError(f"{record.get('id')}: {key} is {value!r}, not a number")
-    texts = {key: str(record[key]) for key in ("rule", "lecture", "measured", "verdict", "why") if record.get(key)}
-    return Claim(str(record["id"]), str(record["claim"]), **numbers, **texts)
+def _ordered(runs: Sequence[Run], names: Sequence[Any]) -> list[Run]:
+    places = {name: place for place, name in enumerate(map(str, names))}
+    return sorted(runs, key=lambda run: places.get(run.arm, len(places)))
 
 
 def _run_folders(folder: Path) -> list[Path]:

@@ -1,31 +1,26 @@
-"""One experiment, one HTML file: everything inlined, nothing fetched, every text that a model wrote escaped.
+"""One experiment, one HTML file: everything inlined, nothing fetched, every text that a model wrote escaped."""
 
-The content security policy of the page allows no connection at all and only the scripts that carry its
-nonce, so even a text that slipped through the escaping could neither run nor call anybody.
-"""
-
-import base64
-import hashlib
-import json
-import math
 import re
-from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from rlvr.lab.jsonl import replacing
 from rlvr.report import plots, record, results, theme, tokens, words
 from rlvr.report.canvas import Figure, looks
-from rlvr.report.data import Claim, Experiment, read_experiment, read_loose_runs
+from rlvr.report.claims import claim_numbers, gauge, verdict_counts
+from rlvr.report.data import Experiment, read_experiment, read_loose_runs
+from rlvr.report.document import fill, write
+from rlvr.report.panels import shown_panels
 from rlvr.report.summary import after, headline_name, headline_set, set_names
-from rlvr.stats import Interval
 
-__all__ = ["embed", "render", "write_report", "write_run_report"]
+__all__ = ["INDEX", "PLACE_OF_INDEX", "UP", "has_index", "render", "write_report", "write_run_report"]
+
+INDEX = "index.html"
+UP = f'<a class="up" href="../{INDEX}">← All experiments</a>'
+PLACE_OF_INDEX = "<!-- the index -->"
+OURS = '<meta name="generator" content="rlvr">'
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
@@ -39,7 +34,19 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
     ValueError: nowhere holds nothing to report: no readable experiment.json and no run folder <arm>-s<seed>
     """
     folder = Path(folder)
-    return _write(render(read_experiment(folder)), folder / "report.html" if out is None else Path(out))
+    out = folder / "report.html" if out is None else Path(out)
+    return write(render(read_experiment(folder), has_index(out)), out)
+
+
+def has_index(page: Path) -> bool:
+    """Whether the index of the whole lecture lies one folder above that of a page.
+
+    >>> has_index(Path("nowhere/passk/report.html"))
+    False
+    """
+    path = Path(page).parent.parent / INDEX
+    # The folder may be a web site of somebody else's.
+    return path.is_file() and OURS in path.read_text(encoding="utf-8", errors="replace")[:2000]
 
 
 def write_run_report(folders: list[Path], out: Path) -> Path:
@@ -51,11 +58,11 @@ def write_run_report(folders: list[Path], out: Path) -> Path:
     Traceback (most recent call last):
     ValueError: nowhere is not a run folder: it has no config.json
     """
-    return _write(render(read_loose_runs(folders)), Path(out))
+    return write(render(read_loose_runs(folders)), Path(out))
 
 
-def render(experiment: Experiment) -> str:
-    """The page as text. The same folders give the same text.
+def render(experiment: Experiment, index: bool = False) -> str:
+    """The page as text, with a link to the ``index`` where there is one. The same folders give the same text.
 
     >>> page = render(Experiment("mine", question="Is <it> so?"))
     >>> "Is &lt;it&gt; so?" in page, "<it>" in page
@@ -63,51 +70,24 @@ def render(experiment: Experiment) -> str:
     """
     gaps = list(experiment.gaps)
     content = _content(experiment, gaps)
-    figures = {figure.key: figure.spec for figure in _figures(content)}
-    shown = tokens.shown_rollouts(experiment, gaps)
+    shown = tokens.shown_rollouts(experiment, gaps) if experiment.arms else tokens.Shown({}, {}, 0, [])
     data = {
-        "figures": embed(figures),
-        "rollouts": embed({"arms": shown.arms, **_labels(experiment, shown)}),
-        "twins": embed(theme.dark_twins()),
+        "figures": {figure.key: figure.spec for figure in _figures(experiment, content)},
+        "rollouts": {"arms": shown.arms, **_labels(experiment, shown)},
+        "twins": theme.dark_twins(),
     }
-    nonce = base64.b64encode(hashlib.sha256("".join(data.values()).encode()).digest()[:18]).decode()
-    environment = _environment()
-    return environment.get_template("page.html").render(
-        content,
+    return fill(
+        "page.html",
+        data,
+        **content,
         experiment=experiment,
+        up=Markup(UP if index else PLACE_OF_INDEX),
         gaps=gaps,
-        data=data,
         shown=shown,
-        nonce=nonce,
-        light=theme.css_variables(dark=False),
-        dark=theme.css_variables(dark=True),
         plotly=Markup(get_plotlyjs().replace("</script", "<\\/script")),
         terms=_terms(experiment),
         most_lines=plots.MOST_LINES,
-        raw=lambda name: Markup(environment.loader.get_source(environment, name)[0]),
     )
-
-
-def embed(value: Any) -> Markup:
-    """JSON that may stand inside a ``<script>`` element: no ``<``, ``>`` or ``&`` is left in it.
-
-    Numbers that are not finite become ``null``.
-
-    >>> str(embed({"text": "</script><b>"}))
-    '{"text":"\\\\u003c/script\\\\u003e\\\\u003cb\\\\u003e"}'
-    """
-    text = json.dumps(_finite(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _content(experiment: Experiment, gaps: list[str]) -> dict[str, Any]:
@@ -119,10 +99,15 @@ def _content(experiment: Experiment, gaps: list[str]) -> dict[str, Any]:
     curves, failures = results.curve_figures(experiment, look), record.failure_figures(experiment, look)
     return {
         "look": look,
+        "panels": shown_panels(experiment.panels, look, gaps),
         "outcomes": table,
-        "answer": results.answer_parts(experiment, table, label, hardest),
-        "hero": swept or results.curve_figure(experiment, look, label, "hero", height=420),
-        "verdicts": _verdicts(experiment.claims),
+        "answer": [(experiment.answer, "")]
+        if experiment.answer
+        else results.answer_parts(experiment, table, label, hardest),
+        "hero": None
+        if experiment.panels
+        else swept or results.curve_figure(experiment, look, label, "hero", height=400),
+        "verdicts": verdict_counts(experiment.claims),
         "claims": [(claim, gauge(claim), *claim_numbers(claim)) for claim in experiment.claims],
         "curves": curves,
         "curve_tab": results.default_tab(curves, hardest),
@@ -137,6 +122,7 @@ def _content(experiment: Experiment, gaps: list[str]) -> dict[str, Any]:
         "kinds": record.kind_glossary(experiment),
         "groups": record.group_figures(experiment, look),
         "training": record.training_figures(experiment, look),
+        "alarms": record.alarm_words(experiment, look),
         "chips": plots.chips(list(look.values())),
         "budget": record.budget(experiment),
         "costs": record.cost_figures(experiment, look, label),
@@ -168,61 +154,13 @@ def _hardest(experiment: Experiment) -> str | None:
     return max(room, key=lambda label: best[label]) if room else headline_set(experiment)
 
 
-def _figures(content: dict[str, Any]) -> list[Figure]:
-    single = [content["hero"], content["by_length"], *content["groups"], *content["training"]]
-    tabbed = [figure for key in ("curves", "failures", "costs", "sweep") for _, figure in content[key]]
-    return [figure for figure in (*single, *tabbed) if figure]
-
-
-def gauge(claim: Claim) -> dict[str, float | None] | None:
-    """Where a claim's interval and the lecture's number lie between 0 and 100 %, if both are plain shares.
-
-    >>> gauge(Claim("a", "b", lecture="29.5 %", measured="31.0 %", value=0.31, lo=0.25, hi=0.38))
-    {'value': 31.0, 'lo': 25.0, 'hi': 38.0, 'lecture': 29.5}
-    """
-    if claim.value is None or claim.lo is None or claim.hi is None or not 0 <= claim.lo <= claim.hi <= 1:
-        return None
-    head = _leading_percent(claim.measured)
-    if head is None or abs(head - 100 * claim.value) > 0.06:
-        return None
-    scaled = {name: round(100 * getattr(claim, name), 2) for name in ("value", "lo", "hi")}
-    # A second percentage in the lecture's words makes it unclear which one is meant.
-    return {**scaled, "lecture": _leading_percent(claim.lecture) if claim.lecture.count("%") == 1 else None}
-
-
-def claim_numbers(claim: Claim) -> tuple[str, str]:
-    """What a claim's rule read, in the unit of the claim's words: the value, and its interval with n.
-
-    Shares become percent where the words speak of percent.
-
-    >>> claim_numbers(Claim("a", "b", measured="gap -11.5 %", value=-0.115, lo=-0.161, hi=-0.069, n=3))
-    ('-11.5 %', '[-16.1, -6.9], n = 3')
-    >>> claim_numbers(Claim("a", "b", measured="0.0170 nats", value=0.017, lo=0.015, hi=0.02))
-    ('0.017', '[0.015, 0.02]')
-    >>> claim_numbers(Claim("a", "b", n=1))
-    ('', 'no interval, n = 1')
-    """
-    # Student's interval of a share may reach beyond 100 %, so its ends don't decide.
-    shares = "%" in claim.measured and abs(claim.value or 0.0) <= 1
-    value = "" if claim.value is None else f"{100 * claim.value:.1f} %" if shares else f"{claim.value:.3g}"
-    ends = "no interval"
-    if claim.lo is not None and claim.hi is not None:
-        low, high = (f"{100 * end:.1f}" if shares else f"{end:.3g}" for end in (claim.lo, claim.hi))
-        ends = f"[{low}, {high}]"
-    return value, ends + ("" if claim.n is None else f", n = {claim.n}")
-
-
-def _leading_percent(text: str) -> float | None:
-    try:
-        return float(text.partition("%")[0]) if "%" in text else None
-    except ValueError:
-        return None
-
-
-def _verdicts(claims: Sequence[Claim]) -> list[tuple[str, int]]:
-    order = ("holds", "differs", "undecided")
-    names = [*order, *sorted({claim.verdict for claim in claims} - set(order))]
-    return [(name, n) for name in names if (n := sum(claim.verdict == name for claim in claims))]
+def _figures(experiment: Experiment, content: dict[str, Any]) -> list[Figure]:
+    """The figures that have a place on the page: without arms those of the panels alone."""
+    found = [panel.figure for panel in content["panels"]]
+    if experiment.arms:
+        found += [content["hero"], content["by_length"], *content["groups"], *content["training"]]
+        found += [figure for key in ("curves", "failures", "costs", "sweep") for _, figure in content[key]]
+    return [figure for figure in found if figure]
 
 
 def _labels(experiment: Experiment, shown: tokens.Shown) -> dict[str, Any]:
@@ -233,54 +171,3 @@ def _labels(experiment: Experiment, shown: tokens.Shown) -> dict[str, Any]:
         "kinds": {kind: words.kind_label(kind) for kind in shown.kinds},
         "seeds": shown.seeds,
     }
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("rlvr.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"pct": results.percent, "interval": interval_words, "set_label": words.set_label}
-    environment.filters |= {"sentence": sentence, "typeset": typeset}
-    return environment
-
-
-def interval_words(interval: Interval) -> str:
-    """An interval as percent.
-
-    >>> interval_words(Interval(0.295, 0.236, 0.361, 200, "problems"))
-    '23.6 to 36.1'
-    """
-    return f"{100 * interval.lo:.1f} to {100 * interval.hi:.1f}"
-
-
-def sentence(text: str) -> str:
-    """A text with a full stop at its end, if it has no end yet.
-
-    >>> sentence("It holds"), sentence("Does it?")
-    ('It holds.', 'Does it?')
-    """
-    return text if text.rstrip().endswith((".", "!", "?", "…")) else f"{text.rstrip()}."
-
-
-def typeset(text: str) -> str:
-    """Arrows, dashes and comparisons as one would print them, with spaces where a line may break.
-
-    >>> typeset("n = 4-8: 29.5 % -> over 98 %, at >= 90 %, -0.2")
-    'n\xa0=\xa04–8: 29.5\xa0% → over 98\xa0%, at ≥ 90\xa0%, −0.2'
-    """
-    plain = (("->", "→"), (">=", "≥"), ("<=", "≤"), (" - ", " − "), (" %", "\u00a0%"))
-    for typed, printed in plain:
-        text = text.replace(typed, printed)
-    text = re.sub(r"\b([a-z]) ([=≤≥<>]) (?=\d)", "\\1\u00a0\\2\u00a0", text)
-    return re.sub(r"(?<![\w−])-(?=\d)", "−", re.sub(r"(?<=\d)-(?=\d)", "–", text))
-
-
-def _write(page: str, out: Path) -> Path:
-    with replacing(out) as temporary:
-        temporary.write_text(page, encoding="utf-8", errors="replace")
-    return out

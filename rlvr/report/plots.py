@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from rlvr.report.canvas import AXES, PERCENT, QUARTERS, Chip, Figure, Look, end_labels, layout, note, spec, start_line
 from rlvr.report.summary import Line
 from rlvr.report.theme import KINDS, PALE_KINDS, ROLES
-from rlvr.report.words import kind_label
+from rlvr.report.words import KIND_WORDS, kind_label
 from rlvr.stats import Interval
 
 __all__ = ["MOST_LINES", "against", "chips", "curves", "group_shares", "kind_bars", "kind_variable"]
@@ -25,7 +26,7 @@ def curves(key: str, lines: Sequence[Line], look: Mapping[str, Look], **options:
 
     Options: ``caption``, ``title``, ``x`` (words on the axis), ``unit`` (a key of `canvas.AXES`; those of
     shares draw percent), ``start`` (an `Interval`, drawn as a dotted line "before"), ``labels``
-    (names at the ends of the lines), ``height``, ``small``.
+    (names at the ends of the lines), ``alarms`` (steps by arm and seed, marked on the means), ``height``, ``small``.
 
     >>> from rlvr.report.canvas import looks
     >>> curves("a", [Line("grpo", {0: ([0, 1], [0.2, 0.9])})], looks(["grpo"]), unit="%").spec["data"][0]["y"]
@@ -37,6 +38,11 @@ def curves(key: str, lines: Sequence[Line], look: Mapping[str, Look], **options:
     # With many arms the seeds would hide the means.
     traces = [trace for line in lines if few for trace in _seed_traces(line, look[line.arm], scale)]
     traces += [_mean_trace(line, look[line.arm], scale, (words, x), small) for line in lines]
+    traces += [
+        _alarm_trace(line, options["alarms"][line.arm], scale)
+        for line in lines
+        if line.arm in options.get("alarms", {})
+    ]
     arrangement = layout(x, AXES[unit], small)
     legend = chips([look[line.arm] for line in lines])
     if start is not None:
@@ -85,7 +91,7 @@ def against(
         traces.append(_points(before, start, lambda x: x))
     for index, (look, points) in enumerate(series):
         # Neighbouring whiskers must not hide each other, so arms stand a little apart.
-        shift = 0.09 * (index - (count - 1) / 2)
+        shift = min(0.09, 0.8 / count) * (index - (count - 1) / 2)
         traces.append(
             _points(look, points, (lambda x, s=shift: x * (1 + s / 3)) if log else (lambda x, s=shift: x + s))
         )
@@ -162,13 +168,14 @@ def group_shares(key: str, shares: Mapping[str, Line], title: str) -> Figure:
 
 
 def kind_variable(kind: str, kinds: Sequence[str]) -> str:
-    """The style sheet's name of a kind's colour, by its place among the kinds of failure.
+    """The style sheet's name of a kind's colour: its own on every page if it is a known one, else by its place in ``kinds``.
 
-    >>> kind_variable("lookup", ["correct", "no_bar", "lookup"])
-    '--kind-1'
+    >>> kind_variable("lookup", ["correct", "no_bar", "lookup"]), kind_variable("timeout", ["correct", "timeout"])
+    ('--kind-3', '--kind-5')
     """
-    failures = [name for name in kinds if name != "correct"]
-    return "--all-right" if kind == "correct" else f"--kind-{failures.index(kind) % len(KINDS)}"
+    known = [name for name in KIND_WORDS if name != "correct"]
+    places = dict.fromkeys([*known, *(name for name in kinds if name != "correct")])
+    return "--all-right" if kind == "correct" else f"--kind-{list(places).index(kind) % len(KINDS)}"
 
 
 def _kind_colour(kind: str, kinds: Sequence[str]) -> str:
@@ -216,6 +223,21 @@ def _mean_trace(line: Line, look: Look, scale: float, axes: tuple[str, str], sma
         name=escape(look.label),
         customdata=[" · ".join(f"{scale * seed[x]:.4g}" for seed in by_seed) for x in xs],
         hovertemplate=template,
+        cliponaxis=False,
+    )
+
+
+def _alarm_trace(line: Line, steps: Mapping[int, int | None], scale: float) -> go.Scatter:
+    """A cross on the mean where the alarm of each seed first fired."""
+    (xs, ys), fired = line.mean(), {seed: step for seed, step in steps.items() if step is not None}
+    return go.Scatter(
+        x=list(fired.values()) if xs else [],
+        y=[scale * float(np.interp(step, xs, ys)) for step in fired.values()] if xs else [],
+        mode="markers",
+        marker={"size": 10, "symbol": "x-thin", "line": {"width": 2.2, "color": ROLES["differs"].light}},
+        name="divergence alarm",
+        customdata=list(fired),
+        hovertemplate="divergence alarm, seed %{customdata}<br>step %{x}<extra></extra>",
         cliponaxis=False,
     )
 

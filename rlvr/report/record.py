@@ -14,7 +14,16 @@ from rlvr.report.canvas import Figure, Look
 from rlvr.report.data import Experiment, Run
 from rlvr.report.words import kind_label, kind_meaning, set_label
 
-__all__ = ["Budget", "arm_differences", "budget", "cost_figures", "csv_numbers", "environment", "failure_figures"]
+__all__ = [
+    "Budget",
+    "alarm_words",
+    "arm_differences",
+    "budget",
+    "cost_figures",
+    "csv_numbers",
+    "environment",
+    "failure_figures",
+]
 __all__ += ["group_figures", "kind_glossary", "kinds_seen", "seed_table", "training_figures"]
 
 METRICS = (
@@ -92,9 +101,9 @@ def failure_figures(experiment: Experiment, look: Mapping[str, Look]) -> list[tu
     []
     """
     name, kinds, figures = summary.headline_name(experiment), kinds_seen(experiment), []
-    starts = summary.starts(experiment, name)
+    starts = {title: summary.starts(experiment, name, kind) for kind, title in summary.start_kinds(experiment).items()}
     for label in summary.set_names(experiment):
-        rows = [("before", summary.kind_shares(starts, label))]
+        rows = [(title.removesuffix(" training"), summary.kind_shares(found, label)) for title, found in starts.items()]
         for arm in experiment.arms:
             last = [evaluation for _, evaluation in summary.last_evaluations(experiment, arm, name)]
             rows.append((look[arm].label, summary.kind_shares(last, label)))
@@ -152,13 +161,30 @@ def training_figures(experiment: Experiment, look: Mapping[str, Look]) -> list[F
     >>> training_figures(Experiment("mine"), {})
     []
     """
-    figures = []
+    figures, alarms = [], summary.first_alarms(experiment)
     for key, title, unit, caption in METRICS:
         lines = summary.metric_lines(experiment, key)
         if lines and not (key == "reward" and _equals_accuracy(experiment)):
             options = {"unit": unit, "caption": caption, "title": title, "height": 200, "small": True}
+            options |= {"alarms": alarms} if key in ("accuracy", "reward") else {}
             figures.append(plots.curves(f"metric-{key}", lines, look, **options))
     return figures
+
+
+def alarm_words(experiment: Experiment, look: Mapping[str, Look]) -> list[tuple[str, str, str]]:
+    """Label, colour and a sentence's end for each arm whose log watches the gap between reward and truth.
+
+    >>> alarm_words(Experiment("mine"), {})
+    []
+    """
+    found = []
+    for arm, steps in summary.first_alarms(experiment).items():
+        fired = [f"{step} (seed {seed})" for seed, step in steps.items() if step is not None]
+        quiet = len(steps) - len(fired)
+        words = f"first at step {', '.join(fired)}" if fired else "never"
+        words += f"; never in {quiet} of {len(steps)} seeds" if fired and quiet else ""
+        found.append((look[arm].label, look[arm].variable, words))
+    return found
 
 
 def _equals_accuracy(experiment: Experiment) -> bool:
@@ -242,7 +268,9 @@ def seed_table(experiment: Experiment, look: Mapping[str, Look]) -> dict[str, An
     for run in experiment.bases:
         if 0 in run.evals.get(name, {}):
             counts = [_counts(run.evals[name][0].columns, label) for label in labels]
-            rows.append(("before training", "--base", run.seed, 0, counts))
+            rows.append(
+                (summary.start_kinds(experiment).get(run.arm, "before training"), "--base", run.seed, 0, counts)
+            )
     for arm in experiment.arms:
         for run, evaluation in summary.last_evaluations(experiment, arm, name):
             counts = [_counts(evaluation.columns, label) for label in labels]

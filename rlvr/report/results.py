@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 from rlvr.report import plots, record, summary
 from rlvr.report.canvas import Figure, Look
 from rlvr.report.data import Experiment
+from rlvr.report.document import percent
 from rlvr.report.words import arm_label, set_label, sweep_of
 from rlvr.stats import Interval
 
 __all__ = ["Outcome", "accuracy_table", "answer_parts", "curve_figure", "curve_figures", "default_tab", "heat_tables"]
-__all__ += ["length_figure", "outcomes", "percent", "sweep_figures", "trained_range", "vote_table"]
-
-BEFORE = "before training"
+__all__ += ["length_figure", "outcomes", "sweep_figures", "trained_range", "vote_table"]
 
 
 class Outcome(NamedTuple):
@@ -31,15 +30,6 @@ class Outcome(NamedTuple):
     spent: Sequence[str]
 
 
-def percent(share: float) -> str:
-    """A share as percent with one digit.
-
-    >>> percent(0.2951)
-    '29.5\\xa0%'
-    """
-    return f"{100 * share:.1f}\u00a0%"
-
-
 def outcomes(experiment: Experiment, look: Mapping[str, Look], label: str | None) -> dict[str, Any] | None:
     """The opening's table: for the start and every arm the final accuracy on the sets with curves, and the cost.
 
@@ -51,7 +41,10 @@ def outcomes(experiment: Experiment, look: Mapping[str, Look], label: str | None
     name, spent = summary.headline_name(experiment), record.budget(experiment)
     labels = summary.set_names(experiment)
     labels = [each for each in labels if summary.learning_curves(experiment, name, each)] or labels
-    starts = {each: summary.before(experiment, name, set=each) for each in labels}
+    starts = [
+        (title, {each: summary.before(experiment, name, kind=kind, set=each) for each in labels})
+        for kind, title in summary.start_kinds(experiment).items()
+    ]
     columns = [index for index, key in enumerate(spent.keys) if key != "updates"]
     rows = []
     for arm, title in _chosen(experiment, look, name, label).items():
@@ -89,22 +82,32 @@ def answer_parts(
     done = [row for row in table["rows"] if row.ends.get(label)] if table else []
     if not done:
         return [("No run of this experiment has been evaluated after training yet.", "")]
-    start = table["starts"][label]
+    start = table["starts"][0][1][label] if len(table["starts"]) == 1 else None
     parts = [(f"On {set_label(label)}, accuracy ", "")]
     if start:
         parts += [("goes from ", ""), (percent(start.value), "--base"), (" before training to ", "")]
     else:
         parts.append(("is ", ""))
-    for glue, row in zip(_glue(len(done)), done, strict=True):
-        parts += [(glue, ""), (percent(row.ends[label].value), row.variable), (f" with {row.label}", "")]
+    parts += _ends(done, label)
     steps = {row.step for row in done}
     parts.append((f" after {steps.pop():,} steps." if len(steps) == 1 else " at the end of training.", ""))
     further = [row for row in done if row.ends.get(hardest)] if hardest != label else []
     if further:
         parts.append((f" On {set_label(hardest)}{_beyond(experiment, hardest)} it is ", ""))
-        for glue, row in zip(_glue(len(further)), further, strict=True):
-            parts += [(glue, ""), (percent(row.ends[hardest].value), row.variable)]
+        parts += _ends(further, hardest, named=False)
         parts.append((".", ""))
+    return parts
+
+
+def _ends(rows: Sequence[Outcome], label: str, named: bool = True) -> list[tuple[str, str]]:
+    """Where arms ended; of many only the lowest and the highest, which always have their names."""
+    many = len(rows) > plots.MOST_LINES
+    ordered = sorted(rows, key=lambda row: row.ends[label].value)
+    parts = [("between ", "")] if many else []
+    chosen = [ordered[0], ordered[-1]] if many else rows
+    for glue, row in zip(_glue(len(chosen)), chosen, strict=True):
+        parts += [(glue, ""), (percent(row.ends[label].value), row.variable)]
+        parts += [(f" with {row.label}", "")] if named or many else []
     return parts
 
 
@@ -299,7 +302,8 @@ def _moments(
     experiment: Experiment, look: Mapping[str, Look]
 ) -> Iterator[tuple[str, str, Callable[..., Interval | None]]]:
     """The start, then the end of each arm: title, colour variable, and how to find an accuracy there."""
-    yield BEFORE, "--base", partial(summary.before, experiment)
+    for kind, title in summary.start_kinds(experiment).items():
+        yield title, "--base", partial(summary.before, experiment, kind=kind)
     for arm in experiment.arms:
         yield look[arm].label, look[arm].variable, partial(summary.after, experiment, arm)
 

@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlvr.report.data import Evaluation, Experiment, Run
+from rlvr.report.words import arm_label
 from rlvr.stats import Interval, accuracy_over_seeds
+
+ALARM = "divergence_alarm"
 
 __all__ = [
     "Line",
@@ -19,6 +22,7 @@ __all__ = [
     "before",
     "binned",
     "estimate",
+    "first_alarms",
     "headline_name",
     "headline_set",
     "kind_shares",
@@ -27,6 +31,7 @@ __all__ = [
     "metric_lines",
     "set_names",
     "spent",
+    "start_kinds",
     "starts",
 ]
 
@@ -95,26 +100,42 @@ def estimate(scores: Sequence[np.ndarray]) -> Interval | None:
     return accuracy_over_seeds(scores) if scores else None
 
 
-def starts(experiment: Experiment, name: str) -> list[Evaluation]:
+def starts(experiment: Experiment, name: str, kind: str = "") -> list[Evaluation]:
     """Evaluations of the untrained start: step 0, each distinct base once, however many runs set out from it.
+
+    Where arms set out from several kinds of base, ``kind`` says of which.
 
     >>> starts(Experiment("mine"), "greedy")
     []
     """
     found: dict[str, Evaluation] = {}
-    for run in (*experiment.bases, *experiment.runs):
+    runs = [run for run in experiment.bases if run.arm == kind] if kind else (*experiment.bases, *experiment.runs)
+    for run in runs:
         if 0 in run.evals.get(name, {}):
             found.setdefault(str(run.config.get("base", "")), run.evals[name][0])
     return list(found.values())
 
 
-def before(experiment: Experiment, name: str, votes: bool = False, **where: Any) -> Interval | None:
+def start_kinds(experiment: Experiment) -> dict[str, str]:
+    """The kinds of start, each with its title; one without a name where all arms set out from the same.
+
+    >>> start_kinds(Experiment("mine"))
+    {'': 'before training'}
+    """
+    kinds = experiment.base_kinds
+    several = {kind: f"{arm_label(kind.partition('_')[2] or kind)} before training" for kind in kinds}
+    return several if len(kinds) > 1 else {"": "before training"}
+
+
+def before(experiment: Experiment, name: str, votes: bool = False, kind: str = "", **where: Any) -> Interval | None:
     """Accuracy of the untrained start on the problems whose columns equal ``where``.
+
+    ``None`` where arms set out from several kinds of base and ``kind`` doesn't say which.
 
     >>> before(Experiment("mine"), "greedy", set="n12") is None
     True
     """
-    return estimate([evaluation.shares(votes, **where) for evaluation in starts(experiment, name)])
+    return estimate([evaluation.shares(votes, **where) for evaluation in starts(experiment, name, kind)])
 
 
 def after(experiment: Experiment, arm: str, name: str, votes: bool = False, **where: Any) -> Interval | None:
@@ -195,6 +216,23 @@ def metric_lines(experiment: Experiment, key: str, bins: int = 50) -> list[Line]
         if seeds:
             lines.append(Line(arm, seeds))
     return lines
+
+
+def first_alarms(experiment: Experiment) -> dict[str, dict[int, int | None]]:
+    """By arm and seed the step at which the divergence alarm first fired, ``None`` if never; arms that don't log it are absent.
+
+    >>> from pathlib import Path
+    >>> runs = [Run("orm", 0, Path("orm-s0"), metrics=[{"step": 7, "divergence_alarm": 1}])]
+    >>> first_alarms(Experiment("mine", arms=("orm", "grpo"), runs=tuple(runs)))
+    {'orm': {0: 7}}
+    """
+    found: dict[str, dict[int, int | None]] = {}
+    for run in experiment.runs:
+        rows = [row for row in run.metrics if _number(row.get(ALARM))]
+        if rows:
+            fired = [int(row["step"]) for row in rows if row[ALARM] > 0]
+            found.setdefault(run.arm, {})[run.seed] = fired[0] if fired else None
+    return found
 
 
 def binned(points: Sequence[tuple[float, float]], bins: int) -> tuple[list[float], list[float]]:

@@ -8,7 +8,7 @@ verdicts have words.
 
 from typing import NamedTuple
 
-__all__ = ["ARMS", "KINDS", "MARKERS", "PALE_KINDS", "ROLES", "Tone", "css_variables", "dark_twins"]
+__all__ = ["ARMS", "BAND", "KINDS", "MARKERS", "PALE_KINDS", "ROLES", "Tone", "css_variables", "dark_twins"]
 
 
 class Tone(NamedTuple):
@@ -54,6 +54,7 @@ ARMS = (
     Tone("#7b5d4b", "#c6a48f"),
 )
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "triangle-down")
+BAND = "2e"  # the alpha of the band around a line
 PALE_KINDS = (2, 3, 6)
 KINDS = (
     Tone("#4a4a66", "#9796c2"),
@@ -84,4 +85,5 @@ def dark_twins() -> dict[str, str]:
     >>> dark_twins()["#fcfbf8"]
     '#131416'
     """
-    return {tone.light: tone.dark for tone in (*ROLES.values(), *ARMS, *KINDS)}
+    bands = [Tone(tone.light + BAND, tone.dark + BAND) for tone in (*ARMS, ROLES["base"])]
+    return {tone.light: tone.dark for tone in (*ROLES.values(), *ARMS, *KINDS, *bands)}

@@ -6,7 +6,7 @@ A name that stands nowhere here is shown as it is, so a new task or method needs
 import re
 from collections.abc import Sequence
 
-__all__ = ["METHODS", "TERMS", "arm_label", "kind_label", "kind_meaning", "set_label", "sweep_of"]
+__all__ = ["KIND_WORDS", "METHODS", "TERMS", "arm_label", "kind_label", "kind_meaning", "set_label", "sweep_of"]
 
 ACRONYMS = ("sft", "rft", "grpo", "rloo", "dapo", "ppo", "orm", "prm", "kl", "cispo", "gspo", "sapo", "star")
 METHODS = {
