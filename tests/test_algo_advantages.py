@@ -61,21 +61,21 @@ def test_zscore_golden_of_the_lecture():
     assert of(ZScore(correction=0), 0, 0, 0.01, 0)[2] == pytest.approx(1.6930, abs=5e-5)
 
 
-def test_sample_or_population_std():
+def test_b15_sample_or_population_std():
     """Fault B15: [1, 0, 0, 0] has sample std 1/2 and population std sqrt(3)/4."""
     assert of(ZScore(eps=0.0), 1, 0, 0, 0) == pytest.approx([1.5, -0.5, -0.5, -0.5])
     assert of(ZScore(eps=0.0, correction=0), 1, 0, 0, 0) == pytest.approx([3**0.5, *[-(3**-0.5)] * 3])
     assert "stdₙ₋₁" in ZScore().formula and "stdₙ(" in ZScore(correction=0).formula
 
 
-def test_leave_one_out_is_neither_centred_nor_scaled():
+def test_b20_leave_one_out_is_neither_centred_nor_scaled():
     """Fault B20: the first row stands against a mean of 0, the others against 1/3."""
     assert of(LeaveOneOut(), 1, 0, 0, 0) == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
     assert of(Center(), 1, 0, 0, 0) == pytest.approx([0.75, -0.25, -0.25, -0.25])
     assert of(Raw(), 1, 0, 0, 0) == [1, 0, 0, 0]
 
 
-def test_missing_reward_is_excluded():
+def test_b18_missing_reward_is_excluded():
     """Fault B18: the mean of the three scorable rewards is 2/3, not 1/2."""
     assert of(Center(), 1, NAN, 0, 1) == pytest.approx([1 / 3, 0, -2 / 3, 1 / 3])
     assert of(LeaveOneOut(), 1, NAN, 0, 1) == pytest.approx([0.5, 0, -1, 0.5])
@@ -87,7 +87,7 @@ def test_missing_reward_is_excluded():
 @each_relative
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("value", [0.0, 1.0, 0.7, 0.1, 1 / 3, -2.3, 1e8, 1e-30])
-def test_constant_groups_are_exactly_zero(advantage, dtype, value):
+def test_b10_b17_constant_groups_are_exactly_zero(advantage, dtype, value):
     """Faults B10 and B17: no rounding of a mean of 0.7s may look like a signal."""
     for group in range(1, 18):
         rewards = torch.full((2, group), value, dtype=dtype)
@@ -96,7 +96,7 @@ def test_constant_groups_are_exactly_zero(advantage, dtype, value):
 
 
 @each_relative
-def test_group_of_one(advantage):
+def test_b10_b11_group_of_one(advantage):
     """Faults B10 and B11: 0, in the table and in the flat form alike."""
     assert of(advantage, 1.0) == [0.0]
     flat = by_group(["p", "q"], torch.tensor([1.0, 0.3]), advantage)
@@ -113,7 +113,7 @@ def test_all_missing(advantage):
 
 
 @each
-def test_float_noise_never_explodes(advantage):
+def test_b17_float_noise_never_explodes(advantage):
     """Fault B17: 0 against seven 0.7s; a standard deviation of the seven would be rounding noise."""
     values = of(advantage, 0.0, *[0.7] * 7, dtype=torch.float32)
     assert max(map(abs, values)) <= 10
@@ -183,7 +183,7 @@ def test_relative_estimators_have_no_mean(advantage, table):
         assert_close(advantage(rewards + 3.0), advantage(rewards), rtol=0, atol=1e-12)
 
 
-def test_flat_rows_are_grouped_by_key():
+def test_b12_flat_rows_are_grouped_by_key():
     """Fault B12: slices of two would give [.5, -.5, 0, 0], the whole batch [.75, -.25, -.25, -.25]."""
     rewards = torch.tensor([1.0, 0.0, 0.0, 0.0])
     assert by_group(["p", "q", "p", "q"], rewards, Center()).tolist() == [0.5, 0.0, -0.5, 0.0]
@@ -206,7 +206,7 @@ def slowly_by_group(keys, rewards, advantage):
     seed=st.integers(0, 99),
 )
 @quick
-def test_by_group_in_any_order(advantage, rows, seed):
+def test_b12_by_group_in_any_order(advantage, rows, seed):
     keys, values = [key for key, _ in rows], torch.tensor([value for _, value in rows], dtype=torch.float64)
     expected = slowly_by_group(keys, values, advantage)
     assert_close(by_group(keys, values, advantage), expected, rtol=0, atol=1e-12)
@@ -221,7 +221,7 @@ def test_by_group_refuses_other_lengths(keys):
         by_group(keys, torch.tensor([1.0, 0.0]), Center())
 
 
-def test_check_groups():
+def test_b13_check_groups():
     """Fault B13: the members of a group answer one question."""
     check_groups(["a", "b", "a"], ["1+1=", "1+1=", "1+1="], ["2", "2", "2"])
     check_groups(torch.tensor([0, 1, 0]), ["x", "y", "x"], ["1", "2", "1"])

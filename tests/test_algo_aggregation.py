@@ -38,7 +38,7 @@ def test_every_aggregator_is_examined():
     ],
     ids=str,
 )
-def test_packing_changes_nothing(aggregate, expected, micro, width):
+def test_b01_b02_packing_changes_nothing(aggregate, expected, micro, width):
     """Faults B01 and B02: lengths 2 and 6, token losses 3 and 1, micro-batches, padded to 6 and to 50."""
     scale = torch.tensor(1.0, requires_grad=True)
     losses = scale * torch.tensor([[3.0], [1.0]]).expand(2, width)
@@ -54,7 +54,7 @@ def test_packing_changes_nothing(aggregate, expected, micro, width):
     [(SequenceMean(), [1 / 4, 1 / 12]), (TokenMean(), [1 / 8, 1 / 8]), (Constant(10), [1 / 20, 1 / 20])],
     ids=str,
 )
-def test_weight_of_one_token(aggregate, expected):
+def test_b08_weight_of_one_token(aggregate, expected):
     """Fault B08: lengths 2 and 6."""
     assert aggregate(lengths_to_mask([[2, 6]]))[0, :, 0].tolist() == pytest.approx(expected)
 
@@ -128,7 +128,7 @@ def test_constant_is_a_scaled_sum(lengths):
 @each
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 @pytest.mark.parametrize("micro", [1, 2, 3, 8])
-def test_accumulation_keeps_the_gradient(aggregate, loss, micro):
+def test_b04_accumulation_keeps_the_gradient(aggregate, loss, micro):
     """Fault B04: eight rows at once, and in micro-batches whose gradients add up."""
     draw = torch.Generator().manual_seed(0)
     mask = lengths_to_mask([[1, 5, 3, 2], [4, 4, 1, 6]])

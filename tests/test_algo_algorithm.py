@@ -259,7 +259,7 @@ def test_unknown_names_list_the_known():
     ],
     ids=str,
 )
-def test_refused_overrides(overrides, message):
+def test_b57_refused_overrides(overrides, message):
     """Fault B57: nothing that was asked for is ignored."""
     with pytest.raises(ValueError, match=message):
         with_overrides(GRPO, overrides)
@@ -375,7 +375,7 @@ def output(slot, piece):
 
 
 @pytest.mark.parametrize("slot", SLOTS)
-def test_every_setting_changes_a_number(slot):
+def test_b57_every_setting_changes_a_number(slot):
     """Fault B57, the other half: an accepted key is a key with an effect."""
     for name, kind in pieces(slot).items():
         base, others = OTHER_VALUES.get(f"{slot}.{name}", ({}, {}))

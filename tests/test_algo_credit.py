@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from rlvr.algo import ratio_report, terminal_rewards
 
 
-def test_reward_on_eos_not_on_padding():
+def test_b37_reward_on_eos_not_on_padding():
     """Fault B37: ids [5, 7, eos, pad]."""
     mask = torch.tensor([[True, True, True, False], [True, False, False, False], [True] * 4, [False] * 4])
     rewards = torch.tensor([0.25, 2.0, float("nan"), 9.0])
@@ -29,7 +29,7 @@ def test_a_gap_in_the_mask_is_never_paid():
     assert terminal_rewards(torch.tensor([1.0]), mask).tolist() == [[0, 0, 0, 1, 0]]
 
 
-def test_report_shows_the_tail():
+def test_b48_report_shows_the_tail():
     """Fault B48: trained -1, -2, sampler -1.1, -1.5."""
     logps = torch.tensor([[-1.0, -2.0, -torch.inf]], dtype=torch.float64)
     sampler = torch.tensor([[-1.1, -1.5, float("nan")]], dtype=torch.float64)
@@ -66,7 +66,7 @@ def scored(temperature):
 
 
 @pytest.mark.parametrize(("temperature", "logp"), [(0.5, -0.01815), (1.0, -0.12693), (2.0, -0.31326)])
-def test_temperature_on_both_sides(temperature, logp):
+def test_b45_temperature_on_both_sides(temperature, logp):
     """Fault B45: with equal temperatures the ratio is 1; a trainer that scores at 1 shows at once."""
     mask = torch.ones(1, 1, dtype=torch.bool)
     assert scored(temperature).item() == pytest.approx(logp, abs=5e-6)
@@ -75,7 +75,7 @@ def test_temperature_on_both_sides(temperature, logp):
     assert forgotten.max_abs_difference == pytest.approx(abs(-0.12693 - logp), abs=1e-5)
 
 
-def test_truncated_sampler_shows():
+def test_b47_truncated_sampler_shows():
     """Fault B47: top-p keeps 0.8 of the mass, so token 0 was drawn with 0.5 / 0.8."""
     mask = torch.ones(1, 1, dtype=torch.bool)
     sampler = torch.tensor([[math.log(0.5 / 0.8)]])

@@ -19,7 +19,7 @@ def test_every_piece_is_examined():
         assert {type(piece).__name__ for piece in EXAMPLES[slot]} == set(pieces(slot))
 
 
-def test_the_flatter_policy_has_the_lower_loss():
+def test_b65_the_flatter_policy_has_the_lower_loss():
     """Fault B65: coefficient 0.1 on (0.5, 0.5) and (0.9, 0.1)."""
     assert entropy_losses(entropy_of(0.5, 0.5), 0.1).item() == pytest.approx(-0.0693, abs=5e-5)
     assert entropy_losses(entropy_of(0.9, 0.1), 0.1).item() == pytest.approx(-0.0325, abs=5e-5)

@@ -97,7 +97,7 @@ def slopes(algorithm, batch_, drift):
     return torch.autograd.grad(token_losses(algorithm, inputs).sum(), leaf)[0]
 
 
-def test_inert_or_not_on_the_first_pass():
+def test_b66_inert_or_not_on_the_first_pass():
     """Fault B66: on-policy KL-Cov is the plain loss, in value and in gradient; Clip-Cov isn't."""
     material = batch()
     plain = with_overrides(preset("kl_cov"), {"focus": "AllTokens"})
@@ -170,7 +170,7 @@ def test_the_flags_mean_what_they_say(focus):
 # ── Two engines ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_mismatch_by_hand():
+def test_b48_mismatch_by_hand():
     """Fault B48's ratios 1.1052 and 0.6065, one of 7.4 and one of 0.1."""
     old = torch.tensor([[-1.0, -2.0, -1.0, -3.0]])
     sampler = torch.tensor([[-1.1, -1.5, -3.0, -0.7]])

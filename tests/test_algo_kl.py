@@ -41,7 +41,7 @@ def test_every_piece_is_examined():
     assert {type(kl.estimator) for kl in EXAMPLES["kl"]} == set(pieces("estimator").values())
 
 
-def test_values_of_the_fault_case():
+def test_b60_values_of_the_fault_case():
     """Fault B60: p = (.5, .5), q = (.25, .75)."""
     values = {
         K1(): [0.69315, -0.40547],
@@ -57,7 +57,7 @@ def test_values_of_the_fault_case():
     assert divergence(HALF, REF).item() == pytest.approx(0.14384, abs=5e-6)
 
 
-def test_gradients_of_the_fault_case():
+def test_b60_gradients_of_the_fault_case():
     """Fault B60: d/d logit 0 of KL(p‖q) is 0.27465; k1 in the loss has 0, k2 the true one, k3 p₀ − q₀ = 0.25."""
     slopes = {K1(): 0.0, K2(): 0.27465, K3(): 0.25, K3StraightThrough(): 0.27465}
     assert true_gradient(torch.zeros(2, dtype=torch.float64), REF)[0].item() == pytest.approx(0.27465, abs=5e-6)
@@ -100,7 +100,7 @@ def test_weighted_estimators_are_right_on_old_samples(estimator, seed):
 
 
 @pytest.mark.parametrize("estimator", [K2(), K3(), K3StraightThrough()], ids=str)
-def test_never_negative(estimator):
+def test_b62_never_negative(estimator):
     """Fault B62: only k1 averages below 0 where the sampler isn't the policy: always token 1 of the tie."""
     draw = torch.Generator().manual_seed(0)
     logps, ref = (3 * torch.randn(2, 100, generator=draw, dtype=torch.float64) for _ in range(2))
@@ -110,7 +110,7 @@ def test_never_negative(estimator):
 
 
 @each
-def test_zero_at_the_reference(estimator):
+def test_b63_zero_at_the_reference(estimator):
     """Fault B63: a policy that is its reference has divergence 0, to the last bit, and no gradient but k1's."""
     logps = torch.tensor([[-0.3, -1.7, 0.0]], requires_grad=True)
     found = estimator(logps, logps.detach())

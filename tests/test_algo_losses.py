@@ -83,7 +83,7 @@ def test_clip_edges_move_apart():
     assert scalar(Clip(0.2, 0.28), math.log(0.5), -1.0) == pytest.approx(0.8)
 
 
-def test_dual_clip_spares_good_tokens():
+def test_b55_dual_clip_spares_good_tokens():
     """Fault B55: ratio 10, ε 0.2, c 3."""
     assert scalar(Clip(0.2, dual_clip=3.0), math.log(10), -1.0) == pytest.approx(3.0)
     assert scalar(Clip(0.2), math.log(10), -1.0) == pytest.approx(10.0)
@@ -92,7 +92,7 @@ def test_dual_clip_spares_good_tokens():
 
 
 @pytest.mark.parametrize("loss", [Ratio(), Clip()], ids=str)
-def test_zero_loss_is_not_zero_gradient(loss):
+def test_b06_zero_loss_is_not_zero_gradient(loss):
     """Fault B06: logits [0, 0], one sample of each token, rewards 1 and 0, centred."""
     logits = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     logps = logits.log_softmax(-1)[:, None]
@@ -105,7 +105,7 @@ def test_zero_loss_is_not_zero_gradient(loss):
 @pytest.mark.parametrize(
     ("aggregate", "surrogate"), [(SequenceMean(), 0.0), (TokenMean(), 0.5), (Constant(10), 0.2)], ids=str
 )
-def test_on_policy_value_depends_on_the_aggregator(aggregate, surrogate):
+def test_b07_on_policy_value_depends_on_the_aggregator(aggregate, surrogate):
     """Fault B07: A = ±1, lengths 2 and 6; with every log π = -1 the score-function loss changes sign."""
     mask = torch.arange(6) < torch.tensor([[[2], [6]]])
     weights = aggregate(mask)[0]
@@ -181,7 +181,7 @@ def test_huge_ratios_stay_finite(loss, advantage, log_ratio):
 @each
 @pytest.mark.parametrize("junk", [-1.0, -INF, INF, NAN])
 @pytest.mark.parametrize("old_junk", [-201.0, -INF, INF, NAN])
-def test_masked_slots_are_silent(loss, junk, old_junk):
+def test_b51_masked_slots_are_silent(loss, junk, old_junk):
     """Fault B51: selected, not multiplied. new [-1, junk], old [-1, old junk], mask [1, 0], A = 1."""
     logps = torch.tensor([[-1.0, junk]], requires_grad=True)
     mask = torch.tensor([[True, False]])

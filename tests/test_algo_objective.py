@@ -80,6 +80,22 @@ def test_a_charge_in_the_reward_is_paid_before_the_baseline():
     assert assign(LeaveOneOut(), equal, mask, charge=charge).advantages[0, :, 0].tolist() == pytest.approx([0.2, -0.2])
 
 
+def test_a_row_that_is_not_kept_enters_its_siblings_baseline_with_its_charge():
+    """Paid 1 − 0.1, 0 − 0.2 and, of the row that was left out, 1 − 0.3: that is what the other two stand against."""
+    mask = torch.tensor([[[True, False], [True, True], [False, False]]])
+    sampled = torch.tensor([[[True, False], [True, True], [True, True]]])
+    charge = torch.tensor([[[0.1, NAN], [0.1, 0.1], [0.1, 0.2]]], dtype=torch.float64)
+    rewards = torch.tensor([[1.0, 0.0, 1.0]], dtype=torch.float64)
+    found = assign(LeaveOneOut(), rewards, mask, charge=charge, sampled=sampled).advantages[0]
+    assert found.tolist() == [pytest.approx([0.65, 0]), pytest.approx([-1.0, -1.0]), [0, 0]]
+    # Token by token a row is its own business.
+    for advantage, place in ((RewardToGo(whiten=False), "reward"), (Center(), "advantage")):
+        alone, known = (
+            assign(advantage, rewards, mask, charge=charge, place=place, **s) for s in ({}, {"sampled": sampled})
+        )
+        assert_close(known.advantages, alone.advantages)
+
+
 def test_a_charge_in_the_reward_is_paid_token_by_token():
     """PPO: −β k at every token and the reward at the last; the first row has tokens 0, 1, 2."""
     found = credit(RewardToGo(whiten=False), charge=CHARGE).advantages
@@ -248,7 +264,7 @@ def test_a_weight_scales_the_policy_loss_only():
 
 @each_row
 @pytest.mark.parametrize("junk", [0.0, -INF, INF, NAN])
-def test_masked_tokens_are_silent(row, junk):
+def test_b51_masked_tokens_are_silent(row, junk):
     """Fault B51, for every row of the library: nothing outside the mask is read, and nothing flows there."""
     expected, found = (value_and_slopes(row, inputs(row, junk=x)) for x in (None, junk))
     assert_close(found, expected)
@@ -257,7 +273,7 @@ def test_masked_tokens_are_silent(row, junk):
 
 
 @each_row
-def test_micro_batches_and_order_change_nothing(row):
+def test_b04_micro_batches_and_order_change_nothing(row):
     """Fault B04: rows one at a time, backwards; what a whole step decides (focus, weights) was decided before."""
     whole = value_and_slopes(row, inputs(row))
     for r in (3, 2, 1, 0):
@@ -282,7 +298,7 @@ def test_a_term_without_its_input_is_refused():
         token_losses(FULL, tokens._replace(entropies=None))
 
 
-def test_zero_variance_groups_still_pay_the_kl():
+def test_b30_zero_variance_groups_still_pay_the_kl():
     """Fault B30: policy gradient 0, KL gradient not; without a KL both are 0."""
     row = replace(preset("grpo"), kl=KL(0.1))
     tokens = inputs(row)._replace(advantages=torch.zeros(4, 5, dtype=torch.float64))

@@ -20,7 +20,7 @@ def test_every_selector_is_examined():
     assert {type(piece).__name__ for piece in SELECTORS} == set(pieces("select"))
 
 
-def test_shaping_does_not_save_an_all_wrong_group():
+def test_b25_shaping_does_not_save_an_all_wrong_group():
     """Fault B25: verdicts all wrong, length penalties 0, -.5, -1, 0."""
     shaped, wrong = [[0.0, -0.5, -1.0, 0.0]], [[0, 0, 0, 0]]
     assert kept(DropConstant(), shaped, wrong) == [[0, 0, 0, 0]]
@@ -28,13 +28,13 @@ def test_shaping_does_not_save_an_all_wrong_group():
 
 
 @pytest.mark.parametrize("value", [0.5, 0.7, 0.1])
-def test_constant_continuous_rewards(value):
+def test_b26_constant_continuous_rewards(value):
     """Fault B26: a constant inside (0, 1) is a constant."""
     assert kept(DropConstant(by="reward"), [[value] * 4]) == [[0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("by", ["verdict", "reward"])
-def test_groups_one_by_one_or_together(by):
+def test_b28_groups_one_by_one_or_together(by):
     """Fault B28: only the third group stays, either way."""
     groups = [[1.0, 1.0], [0.0, 0.0], [1.0, 0.0]]
     assert kept(DropConstant(by=by), groups) == [[0, 0], [0, 0], [1, 1]]

@@ -454,10 +454,10 @@ def test_a_restart_begins_at_the_base_and_nothing_else_does(base, tmp_path, monk
         training.save_weights(tmp_path / "seen.safetensors", policy.model)
         return (tmp_path / "seen.safetensors").read_bytes()
 
-    def watched_draw(policy, recipe, step):
+    def watched_draw(policy, recipe, step, history):
         if step == 0:
             begun.append(state(policy))
-        return draw_batch(policy, recipe, step)
+        return draw_batch(policy, recipe, step, history)
 
     def watched_harvest(policy, *rest):
         sampled.append(state(policy))

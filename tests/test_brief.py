@@ -198,6 +198,16 @@ def test_kl_in_reward_and_advantage_by_hand(double, name: str, place: str, expec
     close(result.pull, share * torch.tensor(expected))
 
 
+def test_a_row_that_was_cut_off_pays_its_kl_in_its_siblings_baseline(double) -> None:
+    """As above: 1 + 0.05 against 0.5 + 0.1, though the second row is left out, and not against 0.5."""
+    old, target = (table.double() for table in HAND)
+    rollouts = table_rollouts([2, 1], [[1.0, 0.5]], old)
+    rollouts = replace(rollouts, samples=rollouts.samples._replace(finished=torch.tensor([True, False])))
+    algorithm = row("rloo", kl__coef=0.1, mask_truncated=True)
+    found = brief(Table(old), rollouts, algorithm, Decoding(), Supplies(Table(target)))
+    close(found.advantages, torch.tensor([[0.45, 0.45], [0.0, 0.0]]))
+
+
 def test_b30_a_kl_in_the_reward_tells_equal_rewards_apart(double) -> None:
     policy = random_policy()
     rollouts, reference = batch(policy, EQUAL), moved(policy)

@@ -93,10 +93,10 @@ def stopped_at(last: int) -> Callable:
     """A draw that doesn't come to this step."""
     draw = loop.draw
 
-    def drawing(policy, recipe, step):
+    def drawing(policy, recipe, step, history):
         if step == last:
             raise Stopped
-        return draw(policy, recipe, step)
+        return draw(policy, recipe, step, history)
 
     return drawing
 

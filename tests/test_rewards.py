@@ -92,7 +92,7 @@ def test_language_is_that_of_the_prompt() -> None:
 
 
 def test_every_registered_reward_pays_a_finite_number_or_nothing() -> None:
-    for name in REWARDS:
+    for name in REWARDS.keys() - {"verifier"}:  # which needs a trained one: test_verifier
         values = paid(name, RIGHT, WRONG, BLURTED, CUT)
         assert len(values) == 4 and all(math.isnan(value) or math.isfinite(value) for value in values), name
 

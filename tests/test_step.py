@@ -511,7 +511,7 @@ def test_b18_nothing_scorable_is_a_step_that_does_nothing(name: str) -> None:
     assert metrics["reward"] is None and metrics["rewards/unscored"] == 8
 
 
-def test_rewards_are_weighted_and_any_missing_part_makes_the_whole_missing() -> None:
+def test_b22_rewards_are_weighted_and_any_missing_part_makes_the_whole_missing() -> None:
     """Fault B22: 0.8 * 2 + 0.2 * 1 = 1.8."""
     policy = random_policy()
     asked = [TASK.problem(generator(1, "step", 0), n=4, k=2)]
@@ -649,10 +649,12 @@ def hand_made() -> Rollouts:
     )
 
 
-def test_step_metrics_by_hand() -> None:
+def test_b40_step_metrics_by_hand() -> None:
     assert step_metrics(hand_made()) == pytest.approx(
         {
             "reward": (1 + 1 + 0.5 + 0 + 0.25) / 5,
+            "reward_std/group": (0 + 0 + 0.25 / math.sqrt(2)) / 3,
+            "reward_std/batch": math.sqrt((2 * 0.45**2 + 0.05**2 + 0.55**2 + 0.3**2) / 4),
             "accuracy": 3 / 6,
             "groups/all_right": 1 / 3,
             "groups/all_wrong": 1 / 3,

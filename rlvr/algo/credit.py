@@ -42,6 +42,7 @@ def assign(
     mask: Bool[Tensor, "P G T"],
     *,
     charge: Float[Tensor, "P G T"] | None = None,
+    sampled: Bool[Tensor, "P G T"] | None = None,
     place: Literal["reward", "advantage"] = "reward",
     baseline: Float[Tensor, " P"] | None = None,
     values: Float[Tensor, "P G T"] | None = None,
@@ -51,8 +52,9 @@ def assign(
     ``mask`` holds the tokens of the rows that were kept. ``charge`` is what tokens cost (β·k of a KL penalty): in
     the ``"reward"`` it is taken off before any baseline, summed over the completion for estimators of whole rows and
     token by token for the others; in the ``"advantage"`` each token pays its own and all later charges, after the
-    baseline. ``baseline`` and ``values`` are for the estimators that need them. Rewards are of the whole batch, as
-    some estimators compare with all of it.
+    baseline. ``sampled`` holds all tokens that were sampled (default: ``mask``), so that a row that wasn't kept enters
+    its siblings' baseline with its reward and its charge, not with its reward alone. ``baseline`` and ``values`` are
+    for the estimators that need them. Rewards are of the whole batch, as some estimators compare with all of it.
 
     >>> from rlvr.algo import Center
     >>> mask = torch.tensor([[[True, True], [True, False]]])
@@ -60,7 +62,9 @@ def assign(
     tensor([[[ 0.5000,  0.5000],
              [-0.5000,  0.0000]]])
     """
-    costs = torch.zeros(mask.shape, dtype=rewards.dtype) if charge is None else torch.where(mask, charge.detach(), 0.0)
+    costs = torch.zeros(mask.shape, dtype=rewards.dtype)
+    if charge is not None:
+        costs = torch.where(mask if sampled is None else sampled, charge.detach(), 0.0)
     before = costs if place == "reward" else torch.zeros_like(costs)
     flat = mask.flatten(0, 1)
     returns = None

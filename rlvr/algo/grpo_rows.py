@@ -136,7 +136,8 @@ row(
     advantage="Khatri et al. 2025 (arXiv 2510.13786, section 3.2): minus the group's mean, over the batch's std",
     loss="Khatri et al. 2025, section 3.2: CISPO; caps of 4, 5 and 8 were alike",
     aggregate="Khatri et al. 2025, section 3.2: the prompt average did best",
-    select="Khatri et al. 2025, section 3.2: zero-variance prompts are dropped",
+    select="Khatri et al. 2025, section 3.2: zero-variance prompts are dropped; solved ones for good only in a pool, "
+    "which no preset has: --pool 1000 --drop-solved 0.9",
     sampling_rounds="Khatri et al. 2025, section 3.2: dropped prompts aren't replaced",
     minibatches="Khatri et al. 2025, section 3.1: 8 steps off-policy; its stream of stale weights is one batch here",
 )

