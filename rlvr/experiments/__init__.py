@@ -7,6 +7,7 @@ from rlvr.experiments.passk import PASSK
 from rlvr.experiments.reward_hacking import REWARD_HACKING
 from rlvr.experiments.rl_vs_sft import RL_VS_SFT
 from rlvr.experiments.runner import Plan, run_experiment
+from rlvr.experiments.smollm import SMOLLM
 from rlvr.experiments.test_time import TEST_TIME
 from rlvr.experiments.thinking import THINKING
 from rlvr.experiments.zoo import ZOO
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 OF_THE_LECTURE = (RL_VS_SFT, PASSK, THINKING, REWARD_HACKING, TEST_TIME, EXERCISES, LR_SEARCH)
-EXPERIMENTS = {experiment.name: experiment for experiment in (*OF_THE_LECTURE, ZOO)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (*OF_THE_LECTURE, SMOLLM, ZOO)}
 LECTURE = tuple(experiment.name for experiment in OF_THE_LECTURE)
 
 
