@@ -40,7 +40,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(RUN) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
 	  echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@$(PIP) "$$(grep -E '^torch==' constraints.txt)"
-	@$(PIP) -e '.[test]'
+	@$(PIP) -e '.[test,hf]'
 	@touch $(STAMP)
 	@echo "Environment: ready, $$($(RUN) --version). It is kept until pyproject.toml or constraints.txt changes."
 

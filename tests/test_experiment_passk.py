@@ -141,13 +141,17 @@ def test_rft_is_least_diverse_and_entropy_falls() -> None:
 
 
 def test_expansion_counts_what_the_base_never_solved() -> None:
-    found = rules.expands(made())
-    assert (found.verdict, found.value) == ("holds", 1.0)
-    assert "never solved 5/5/5 problems" in found.measured and "GRPO 0/0/0" in found.measured
-    some = rules.expands(made(changed("grpo", correct=[1] + 9 * [0])))
+    def found(base: list[int], grpo: list[int]):
+        counts = {"base": {"correct": base}, "grpo": {"correct": grpo}}
+        return rules.expands(made(lambda arm, seed, label, t: t | counts.get(arm, {}) if "correct" in t else t))
+
+    many = found(100 * [0] + 100 * [256], 200 * [300])
+    assert (many.verdict, many.value, many.n) == ("holds", 1.0, 300) and 0.98 < many.lo < 1.0
+    assert "never solved 100/100/100 problems" in many.measured and "GRPO 0/0/0" in many.measured
+    some = found(5 * [0] + 5 * [256], [1] + 9 * [0])
     assert (some.verdict, some.value) == ("differs", pytest.approx(0.2))
-    nothing_left = rules.expands(made(changed("base", correct=4 * [0] + 6 * [1])))
-    assert nothing_left.verdict == "undecided"
+    assert found(5 * [0] + 5 * [256], 10 * [1]).verdict == "undecided"  # fifteen problems are few
+    assert found(4 * [0] + 6 * [1], 10 * [1]).verdict == "undecided"  # nothing left to solve
 
 
 def test_lost_and_gained() -> None:

@@ -85,6 +85,8 @@ def test_the_ledger_has_every_claim_with_rule_numbers_verdict_and_reason(root, i
     assert "44.0 % [37.3, 50.9], n = 200" in text and "29.5 %" in text
     assert "Our base reads positions it was never trained on better than the lecture's does." in text
     assert "7 claims : 4 ✓ holds , 2 ≠ differs , 1 ? undecided ." in re.sub(r" ?([:,.]) ", r" \1 ", text)
+    ledger = visible(index[index.index('id="ledger"') : index.index('id="checklist"')])
+    assert ledger.count("preliminary") == 2, "both claims of the experiment with one seed"
     assert index.count('data-verdict="differs"') == 2 and index.count('data-verdict="holds"') == 4
 
 

@@ -23,7 +23,8 @@ FLOORS = {
     "rewards": 2,
     "lab": 3,
     "experiments": 4, "report": 4,
-    "interop": 5, "cli": 5,
+    "interop": 5,
+    "cli": 6,
 }  # fmt: skip
 LONGEST_FILE, LONGEST_TEST_FILE, LONGEST_BODY = 300, 600, 40
 

@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     from rlvr.cli.perform import Mistake, perform
 
     try:
-        perform(command)
+        return perform(command)
     except Mistake as mistake:
         print(f"rlvr: {mistake}", file=sys.stderr)
         return 2
@@ -34,7 +34,6 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
-    return 0
 
 
 def _parse(arguments: list[str]) -> object:

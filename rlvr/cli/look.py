@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rich.text import Text
 from rlvr.algo import SOURCES, SUMMARIES, Algorithm, describe, difference, equation, like, preset
 from rlvr.algo.likes import VERSIONS
 from rlvr.cli import options
+from rlvr.cli.models import opened
 from rlvr.cli.words import Mistake, console, difficulty
 from rlvr.experiments import EXPERIMENTS
 from rlvr.lab import store
@@ -93,11 +95,16 @@ def eval_run(command: options.Eval) -> None:
     """Evaluate a finished run, print a table with intervals over problems and keep the result in the run's folder."""
     if command.samples < 1 or command.problems < 2:
         raise Mistake(f"eval: --samples {command.samples} must be 1 or more, --problems {command.problems} 2 or more")
-    policy, recipe = open_run(command.run, command.device)
-    sets = held_out(recipe.the_task, recipe.difficulty, command.problems)
+    who = opened(command)
+    sets = held_out(who.task, who.difficulty, command.problems)
     decoding = GREEDY if command.samples == 1 else Decoding(command.temperature)
-    found = evaluate(policy, recipe.the_task, sets, recipe.steps, command.samples, decoding)
-    store.write_eval(command.run, found | {"name": f"eval_{found['name']}"})
+    found = evaluate(who.policy, who.task, sets, who.steps, command.samples, decoding)
+    if command.run is not None and command.task is None and not command.difficulty:
+        store.write_eval(command.run, found | {"name": f"eval_{found['name']}"})
+    _print_accuracy(found, sets)
+
+
+def _print_accuracy(found: Mapping[str, Any], sets: Mapping[str, Any]) -> None:
     columns = found["columns"]
     for label, each in found["sets"].items():
         if again := len(each["repeats"]):

@@ -8,8 +8,10 @@ from tyro.conf import Positional, subcommand
 
 __all__ = [
     "COMMANDS",
+    "Attack",
     "Bootstrap",
     "Eval",
+    "Export",
     "List",
     "Power",
     "Program",
@@ -143,10 +145,23 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Eval:
-    """Evaluate a finished run on held-out problems and print accuracy with intervals; the result joins the run's evals/."""
+    """Evaluate a finished run on held-out problems and print accuracy with intervals; the result joins the run's evals/.
 
-    run: Positional[Path]
+    With --model it is a language model that is evaluated, with --base-url one behind an OpenAI-compatible server.
+    """
+
+    run: Positional[Path | None] = None
     """A run folder."""
+    model: str | None = None
+    """Instead of a run: a folder, a hub name, or smollm2-135m; with --base-url the server's name of the model."""
+    model_set: tuple[str, ...] = ()
+    """How to open the model, such as `--model-set chat=false max_new_tokens=64`."""
+    base_url: str | None = None
+    """An OpenAI-compatible server, such as http://localhost:8000/v1."""
+    task: str | None = None
+    """What to ask it, such as `--task "arithmetic(kind='largest')"` (default: the run's own)."""
+    difficulty: tuple[str, ...] = ()
+    """What problems to draw, such as `--difficulty digits=2` (default: the run's own)."""
     samples: int = 1
     """Completions a problem: 1 is greedy, more are sampled."""
     temperature: float = 1.0
@@ -188,6 +203,22 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Attack:
+    """Try a task's verifier with constants, hedges, huge powers and more; exit code 1 when a reward has a hole, else 0."""
+
+    task: Positional[str]
+    """A task (`rlvr list`), such as pointer, `arithmetic(kind='sum')`, gym:puzzle24 or file:questions.jsonl."""
+    reward: tuple[str, ...] = ()
+    """Which rewards to try (default: correct, the verdict; for gym: tasks their own scorer, gym_score, too)."""
+    difficulty: tuple[str, ...] = ()
+    """What problems to draw, such as `--difficulty n=12 k=5`."""
+    problems: int = 24
+    """How many problems."""
+    seed: int = 0
+    """Which problems."""
+
+
+@dataclass(frozen=True)
 class Power:
     """How many seeds a comparison needs: from two arms of an experiment (FOLDER ARM1 ARM2), or from numbers (--sd)."""
 
@@ -205,6 +236,16 @@ class Power:
     """With --sd: both arms share each seed's random numbers."""
     unpaired: bool = False
     """With a folder: don't pair the arms' seeds, though they share them."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write the language model of a finished run as a Hugging Face folder, with its tokenizer and a card of how it was made."""
+
+    run: Positional[Path]
+    """A run folder."""
+    to: Path
+    """The folder to write; it must not be there yet."""
 
 
 @dataclass(frozen=True)
@@ -234,9 +275,11 @@ class Program:
         | Annotated[Eval, subcommand("eval")]
         | Annotated[Sample, subcommand("sample")]
         | Annotated[Report, subcommand("report")]
+        | Annotated[Attack, subcommand("attack")]
         | Annotated[Power, subcommand("power")]
+        | Annotated[Export, subcommand("export")]
         | Annotated[Resume, subcommand("resume")]
     )
 
 
-COMMANDS = (Reproduce, List, Show, Train, Bootstrap, Eval, Sample, Report, Power, Resume)
+COMMANDS = (Reproduce, List, Show, Train, Bootstrap, Eval, Sample, Report, Attack, Power, Export, Resume)

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from rlvr.cli import bootstrap, look, options, power, reproduce, run
+from rlvr.cli import attack, bootstrap, look, models, options, power, reproduce, run
 from rlvr.cli.words import Mistake
 from rlvr.lab.lock import RunIsBusy
 from rlvr.lab.track import MissingExtra
@@ -20,19 +20,21 @@ DEEDS = {
     options.Eval: look.eval_run,
     options.Sample: look.sample_run,
     options.Report: run.report,
+    options.Attack: attack.attack_run,
     options.Power: power.power_run,
+    options.Export: models.export,
     options.Resume: run.resume,
 }
 A_USER_CAN_MEND = (ValueError, RunIsBusy, MissingExtra, FileNotFoundError, PermissionError, NotADirectoryError)
 
 
-def perform(command: Any) -> None:
-    """Carry out a parsed command; errors a user can mend come out as ``Mistake``."""
+def perform(command: Any) -> int:
+    """Carry out a parsed command and return its exit code; errors a user can mend come out as ``Mistake``."""
     # Small matrices don't scale over threads; parallel work is processes.
     torch.set_num_threads(1)
     try:
         _check_device(getattr(command, "device", "cpu"))
-        DEEDS[type(command)](command)
+        return DEEDS[type(command)](command) or 0
     except A_USER_CAN_MEND as error:
         raise Mistake(" ".join(str(error).split())) from error
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.cli import options
+from rlvr.cli.models import use_threads
 from rlvr.cli.words import Mistake, curriculum, difficulty, file_name, pairs, rewards, values
 from rlvr.lab import store
 from rlvr.lab.evaluate import accuracy_by_set
@@ -73,6 +74,7 @@ def _recipe_file(path: Path) -> Recipe:
 
 def _go(folder: Path, recipe: Recipe, device: str, track: str = "none") -> None:
     """Train with a progress display and a tracker, then say where things are."""
+    use_threads(recipe.model)
     label, plan = f"base {recipe.base}", {folder.name: recipe.steps}
     if recipe.base in BASES:
         plan = {label: base_recipe(recipe.base, recipe.base_seed).steps} | plan

@@ -40,8 +40,9 @@ CLAIMS = (
         "expands-in-distribution",
         "On n = 12 reward training solves what the base never does.",
         "base never solved 107 of 200; after training 0; GRPO pass@1 99.6 %, base 29.4 %",
-        "Of the problems that the base never solved in 512 samples, the share that GRPO solves at least once, by seed: interval "
-        "above 90 % (over the problems of all seeds where the seeds agree). A seed whose base left fewer than five is left out.",
+        "Of the problems that the base never solved in 512 samples, the share that GRPO solves at least once, by seed: "
+        "interval above 90 % (over the problems of all seeds where the seeds agree). A seed whose base left fewer than "
+        "five is left out.",
         rules.expands,
     ),
     Claim(

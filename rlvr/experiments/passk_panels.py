@@ -229,21 +229,26 @@ def answer(results: Results) -> str:
     top, place = _ks(results)[-1], int(np.searchsorted(LARGE_KS, MANY))
     ends = {arm: estimated(results, arm, "n12").mean((0, 1))[[0, -1]] for arm in ("base", "grpo")}
     far = {arm: estimated(results, arm, "n16").mean((0, 1))[[0, -1]] for arm in ("base", "grpo")}
-    bounds = {arm: [side.mean(1) for side in known(results, arm, "n16")] for arm in ("base", "grpo")}
-    seeds = range(len(results.seeds))
-    late = [crossing(*((lo[s], hi[s]) for lo, hi in (bounds["base"], bounds["grpo"])))[1] for s in seeds]
-    sure = [k for k in late if np.isfinite(k)]
+    sure, honest = _overtaken(results, "right"), _overtaken(results, "sound")
     luck = known(results, "base", "n16")[0].mean((0, 1))[place]
-    sound = {arm: known(results, arm, "n16", "sound")[0].mean((0, 1))[place] for arm in ("base", "grpo")}
+    chain = known(results, "base", "n16", "sound")[0].mean((0, 1))[place]
     return (
         f"On the longest prompts of training GRPO solves {_percent(ends['grpo'][0])} at the first try, the base "
         f"{_percent(ends['base'][1])} in {top} tries: training did more than pick out what the base could do. On longer "
         f"prompts it leads by {100 * (far['grpo'][0] - far['base'][0]):.0f} points at k = 1 and "
         f"{100 * (far['grpo'][1] - far['base'][1]):.0f} at k = {top}, and the base surely overtakes it within a million "
         "tries "
-        f"in {len(sure)} of {len(late)} seeds"
+        f"in {len(sure)} of {len(results.seeds)} seeds"
         + (f" (by k = {max(sure):,.0f})" if sure else "")
-        + ". But large k rewards luck: "
-        f"at k = {MANY:,} the base solves {_percent(luck)} or more, but with the true chain {_percent(sound['base'])} "
-        f"(GRPO {_percent(sound['grpo'])})."
+        + ". But large k "
+        f"rewards luck: the base solves {_percent(luck)} or more at k = {MANY:,}, but {_percent(chain)} with "
+        f"the true chain, and counting only those it overtakes GRPO in {len(honest)} of {len(results.seeds)} seeds."
     )
+
+
+def _overtaken(results: Results, what: str) -> list[float]:
+    """The k by which the base has surely overtaken GRPO on n = 16, for the seeds where it does."""
+    bounds = {arm: [side.mean(1) for side in known(results, arm, "n16", what)] for arm in ("base", "grpo")}
+    seeds = range(len(results.seeds))
+    late = [crossing(*((lo[s], hi[s]) for lo, hi in (bounds["base"], bounds["grpo"])))[1] for s in seeds]
+    return [k for k in late if np.isfinite(k)]

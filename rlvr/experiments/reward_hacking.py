@@ -1,5 +1,5 @@
-"""Experiment 04: what happens when the reward is a model? A verifier that is right 98 times of 100, and an optimizer that looks
-for the other two.
+"""Experiment 04: what happens when the reward is a model? A verifier that is nearly always right, and an optimizer that looks
+for where it isn't.
 
 Verifiers are trained on the base's own completions and then pay GRPO in place of the truth. Rules were written before the runs.
 """
@@ -18,7 +18,7 @@ from rlvr.lab.verifier import VerifierRecipe
 
 __all__ = ["ARMS", "REWARD_HACKING"]
 
-STEPS = 100
+STEPS = 80
 STOPS = (2, 5, 8, 12, 18, 30)
 COMMON = Recipe(
     preset="grpo_lecture",
@@ -26,8 +26,8 @@ COMMON = Recipe(
     steps=STEPS,
     learning_rate=3e-4,
     eval_every=10,
-    checkpoint_every=50,
-    record=(0, 1, 2, 3, 5, 8, 10, 15, 20, 25, 30, 40, 50, 75, STEPS - 1),
+    checkpoint_every=40,
+    record=(0, 1, 2, 3, 5, 8, 10, 15, 20, 25, 30, 40, 50, 60, STEPS - 1),
 )
 MEMBERS = tuple(f"../{name}-s{{seed}}" for name in ("orm_verifier", "orm_second", "orm_third"))
 # Chosen on dev problems and base seeds 100 and 101, before the runs that are reported: see the laboratory log.
@@ -85,9 +85,10 @@ def _jobs(experiment: Experiment) -> Sequence[Job]:
             _verifier(f"orm_third-s{seed}", replace(how, seed=seed + 2000), seed, third),
             _verifier(f"mirror_verifier-s{seed}", how, seed, mirror=True),
         ]
-        runs = tuple(f"{arm}-s{seed}" for arm in experiment.arms)
+        arms = [arm for arm in experiment.arms if seed in experiment.arm_seeds(arm)]
+        runs = tuple(f"{arm}-s{seed}" for arm in arms)
         judges = ["orm_verifier", "prm_verifier", "mirror_verifier"]
-        settings = {"seed": seed, "arms": list(experiment.arms), "verifiers": judges}
+        settings = {"seed": seed, "arms": arms, "verifiers": judges}
         found.append(Job(f"study-s{seed}", study, settings, (*runs, *(f"{judge}-s{seed}" for judge in judges))))
         recipe = replace(COMMON, rewards={_by(f"../../orm_verifier-s{seed}"): 1.0}, record=(), eval_every=0)
         settings = {"seed": seed, "stops": STOPS, "recipe": recipe.to_json(), "per_hop": 15, "width": 128}
@@ -108,8 +109,7 @@ CLAIMS = (
         "With an outcome verifier as reward the training reward goes to its maximum and the truth to nothing.",
         "reward 100 % within 50 steps, truth 84 % -> 0 %",
         "Reward minus accuracy of the training samples over the last ten steps: interval above 50 points; differs as "
-        "well when "
-        "the interval of the accuracy lies above 30 %.",
+        "well when the interval of the accuracy lies above 30 %.",
         rules.orm_hacked,
     ),
     Claim(
@@ -117,8 +117,7 @@ CLAIMS = (
         "A format gate moves the hole, it does not close it.",
         "afbd|d$, then k|k$; 179 of 200 wrong at the first hop",
         "With the gate: reward minus accuracy over the last ten steps above 50 points, and of the wrong completions "
-        "that are "
-        "paid more than 1/2 at the end at least 90 % have the form in every seed.",
+        "that are paid more than 1/2 at the end at least 90 % have the form in every seed.",
         rules.hack_moves,
     ),
     Claim(
@@ -133,10 +132,8 @@ CLAIMS = (
         "The hole lies where the verifier saw no data.",
         "early stops are near 0 in its training data",
         "At the first recorded step where 20 % of completions are hacks (wrong and paid more than 1/2) with the "
-        "gate: where "
-        "most hacks lie (early stop, run-on, right length), the share of the verifier's training examples that are "
-        "wrong and lie "
-        "there: interval below 2 %.",
+        "gate: where most hacks lie (early stop, run-on, right length), the share of the verifier's training "
+        "examples that are wrong and lie there: interval below 2 %.",
         rules.blind_spot,
     ),
     Claim(
@@ -152,8 +149,7 @@ CLAIMS = (
         "A KL penalty on leaving the base mitigates, at a cost.",
         "the lecture's table is lost",
         "Accuracy over the last ten steps, with gate and KL minus with the gate alone: interval above 0. The cost is "
-        "what is "
-        "missing to the true reward.",
+        "what is missing to the true reward.",
         rules.kl_mitigates,
     ),
     Claim(
@@ -205,16 +201,18 @@ CLAIMS = (
 REWARD_HACKING = Experiment(
     name="reward_hacking",
     title="When the reward is a model",
-    question="A verifier is right about 98 % of the base's own answers. What does reinforcement learning make of the rest?",
+    question="A verifier judges nearly all of the base's own answers rightly. What does RL make of the rest?",
     setup=(
-        "From the base of experiment 01, GRPO with 32 prompts x 8 samples at 3e-4 on n = 4-12; only the reward differs. "
-        "Verifiers start from the base's body and learn from 12,000 of its own completions: one judges whole texts "
-        "(ORM), one every step "
-        "(PRM, the worst step counts). Accuracy is always the task's verdict, which no reward can touch."
+        "From the base of experiment 01, GRPO with 32 prompts x 8 samples at 3e-4 on n = 4-12; only the reward "
+        "differs. Verifiers start from the base's body and learn from 12,000 of its own completions: one judges "
+        "whole texts (ORM), one every step (PRM, the worst step counts). Accuracy is always the task's verdict, "
+        "which no reward can touch."
     ),
     bases={"cot_L2": BASES["cot_L2"]},
     arms=ARMS,
     after=AFTER,
+    # Beside the worst case, which is judged: one seed each, to keep the cost down.
+    seeds_of={"ensemble_mean": (0,), "ensemble_var": (0,)},
     jobs=_jobs,
     claims=CLAIMS,
     sizes=(8, 12),

@@ -45,15 +45,11 @@ def answer(results: Results) -> str:
     alarms = np.concatenate([first_alarm(results, arm) for arm in ("orm", "orm_gate", "prm", "prm_gate")])
     when = f"step {np.nanmean(alarms):.0f}" if np.isfinite(alarms).any() else "no step"
     return (
-        f"It finds them within a few dozen steps. A verifier that is right about {100 * np.mean(quality):.0f} % of "
-        "the base's "
-        f"answers pays GRPO {paid:.0f} % at the end while {true:.0f} % of the answers are right, down from "
-        f"{start:.0f} %, format "
-        f"gate and all (without the gate {kept['orm']:.0f} %, judged step by step {kept['prm']:.0f} %). Paid by the "
-        "truth the "
-        f"same training ends at {kept['true']:.0f} %; a KL penalty that lets it move little keeps "
-        f"{kept['orm_kl']:.0f} %. The "
-        f"divergence alarm went off at {when} on average."
+        f"It finds it within a few dozen steps and stays there. A verifier that judges {100 * np.mean(quality):.0f} % of "
+        f"the base's answers rightly pays GRPO {paid:.0f} % at the end while {true:.0f} % of the answers are right, down from "
+        f"{start:.0f} %, format gate and all (without the gate {kept['orm']:.0f} %, judged step by step "
+        f"{kept['prm']:.0f} %). Paid by the truth the same training ends at {kept['true']:.0f} %; a KL penalty that "
+        f"lets it move little keeps {kept['orm_kl']:.0f} %. The divergence alarm went off at {when} on average."
     )
 
 
@@ -96,8 +92,7 @@ def _gap(results: Results, arm: str, title: str) -> Lines:
         f"gap-{arm}",
         title,
         f"GRPO paid by: {WORDS[arm]}. Dashed: the training reward. Solid: the share of the same completions that is "
-        "right. Where "
-        "they part, the reward is being gamed; the mark is where the alarm first went off in any seed.",
+        "right. Where they part, the reward is being gamed; the mark is where the alarm first went off in any seed.",
         [
             _line(results.metrics(arm, "reward"), "training reward", dashed=True),
             _line(results.metrics(arm, "accuracy"), "right (truth)", arm=arm),
@@ -138,8 +133,7 @@ def _hacks(results: Results) -> Texts:
         "hacks",
         "The hacks, and what the verifier gave for them",
         f"The commonest wrong completion that was paid more than 1/2, seed {results.seeds[0]}. The right answer is "
-        "the k-th letter "
-        "of the chain that begins after the start letter.",
+        "the k-th letter of the chain that begins after the start letter.",
         rows,
     )
 
@@ -177,8 +171,8 @@ def _blind(results: Results) -> Table:
         "blind",
         "What the verifier never saw",
         "Of the examples that the outcome verifier was trained on, the share that is wrong in each way; beside it "
-        "how the first "
-        "hacks divide (the first recorded step where a fifth of the completions is wrong and paid more than 1/2, gate on).",
+        "how the first hacks divide (the first recorded step where a fifth of the completions is wrong and paid more "
+        "than 1/2, gate on).",
         ("base", "wrong because it", "of the training data", "of the first hacks"),
         rows,
     )
@@ -199,8 +193,7 @@ def _mirror(results: Results) -> Table:
         "mirror",
         "Turn the verifier's data around, and the hole turns with it?",
         "The mirrored verifier learned from the same completions, but each wrong chain that ran on by j hops was "
-        "replaced with one "
-        "that stops j hops early. If the hole is where no data was, its hacks must run on.",
+        "replaced with one that stops j hops early. If the hole is where no data was, its hacks must run on.",
         (
             "base",
             "paid by",
@@ -234,9 +227,9 @@ def _over(results: Results) -> Lines:
         "over",
         "How far from the base can a verifier be trusted?",
         "Proxy (the verifier's score, dashed) and gold (the truth) against the square root of the KL divergence from "
-        "the base, for "
-        "RL stopped ever later and for best-of-n with ever larger n, on the same problems of n = 12 with the same outcome "
-        "verifier. All three numbers are exact: they come from the trees of completions, not from samples.",
+        "the base, for RL stopped ever later and for best-of-n with ever larger n, on the same problems of n = 12 "
+        "with the same outcome verifier. All three numbers are exact: they come from the trees of completions, not "
+        "from samples.",
         series,
         "square root of KL(policy, base), nats",
         "mean over problems",
@@ -270,8 +263,7 @@ def _best_of(results: Results) -> Lines:
         "best-of",
         "The same verifier, used to pick",
         "Accuracy on n = 12 when the verifier picks the best of n samples of the base, against votes of the same "
-        "samples. The "
-        "base fails in one way, so the right answer is rarely among them.",
+        "samples. The base fails in one way, so the right answer is rarely among them.",
         [
             line("gold", "best of n by outcome verifier (exact)"),
             line("proxy", "its score (exact)", dashed=True),
@@ -303,8 +295,7 @@ def _verifiers(results: Results) -> Table:
         "verifiers",
         "How good the verifiers are",
         "On held-out completions of the base that they were trained for: accuracy at a score of 1/2, area under the "
-        "ROC curve, and "
-        "what always saying right would reach.",
+        "ROC curve, and what always saying right would reach.",
         ("verifier", "base", "accuracy", "AUC", "right answers"),
         rows,
     )
@@ -324,8 +315,8 @@ def _costs(results: Results) -> Table:
         "stopping",
         "What an independent truth would have saved",
         "Greedy accuracy on n = 12: of the policy that 40 labelled problems, looked at every ten steps, would have "
-        "kept, and of the "
-        "last one, both on the other problems. Beside them when the alarm first went off, seed by seed.",
+        "kept, and of the last one, both on the other problems. Beside them when the alarm first went off, seed by "
+        "seed.",
         ("paid by", "kept by early stopping", "at steps", "last", "alarm at step"),
         rows,
     )

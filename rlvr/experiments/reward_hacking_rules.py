@@ -9,6 +9,7 @@ from rlvr.stats import Interval
 
 __all__ = [
     "alarm_fires",
+    "best_curve",
     "blind_spot",
     "early_stopping",
     "ensemble_hacked",
@@ -158,7 +159,9 @@ def kl_mitigates(results: Results) -> Finding:
     cost = over(last(results, "true") - last(results, "orm_kl"), -1, 1)
     ends = {arm: percent(over(last(results, arm), 0, 1)) for arm in ("orm_gate", "orm_kl", "true")}
     words = f"gate {ends['orm_gate']}, gate and KL {ends['orm_kl']}, true reward {ends['true']}"
-    return _finding(gain, judge(gain.lo, gain.hi, above=0.0), f"{words}; still missing {percent(cost)}")
+    far = over(results.accuracy("true", "n12").mean(1) - results.accuracy("orm_kl", "n12").mean(1), -1, 1)
+    words += f"; missing to the true reward {percent(cost)}, greedy on n = 12 {percent(far)}"
+    return _finding(gain, judge(gain.lo, gain.hi, above=0.0), words)
 
 
 def _change(results: Results, arm: str) -> Interval:
@@ -181,7 +184,24 @@ def refresh_holds(results: Results) -> Finding:
         spent = "" if arm == "orm_gate" else f", {results.metrics(arm, 'verifier/labels')[:, -1].mean():.0f} labels"
         paid, true = (over(last(results, arm, key), 0, 1) for key in ("reward", "accuracy"))
         words.append(f"{when}: reward {100 * paid.value:.0f} %, accuracy {percent(true)}{spent}")
-    return _finding(change, judge(change.lo, change.hi, above=-0.1), "; ".join(words))
+    verdict = judge(change.lo, change.hi, above=-0.1)
+    return _finding(change, verdict, "; ".join(words), _why_refresh_fails(results) if verdict == "differs" else "")
+
+
+def _why_refresh_fails(results: Results) -> str:
+    agreed = [
+        np.nanmean(results.metrics(arm, "verifier/agreement")[:, -2 * LAST :])
+        for arm in ("refresh_often", "refresh_seldom")
+    ]
+    wrong = last(results, "refresh_often", "groups/all_wrong").mean()
+    return (
+        "The policy outruns the verifier. In the last twenty steps the verifier was right about "
+        f"{100 * agreed[0]:.0f} % of the newest samples when it was refreshed every step and about "
+        f"{100 * agreed[1]:.0f} % every ten; each patch closes the hole that was used and the next one opens. The "
+        f"reward does fall towards the truth, but by then {100 * wrong:.0f} % of groups are wrong throughout, and a "
+        "verifier that knows it has nothing to prefer in them. (Tried on dev seeds as well: every 2 and 5 steps, 32 "
+        "to 64 labels, without std, all the same.)"
+    )
 
 
 def rl_over_optimises(results: Results) -> Finding:
@@ -195,7 +215,15 @@ def rl_over_optimises(results: Results) -> Finding:
         for name, found in ((f"best-of-{best[0]['n']}", best), (f"RL after {rl[0]['step']} steps", rl))
     ]
     start = _mean([curve["rl"][0] for curve in curves], "gold")
+    ns, mean = best_curve(curves)
+    words.append(f"best-of-n itself is best at n = {ns[mean.argmax()]} ({100 * mean.max():.1f} %)")
     return _finding(gap, judge(gap.lo, gap.hi, above=0.1), f"base {start}; {'; '.join(words)}")
+
+
+def best_curve(curves: list[dict[str, Any]]) -> tuple[list[int], np.ndarray]:
+    """The n of best-of-n, and its accuracy at each as the mean over seeds."""
+    rows = [curve["best of n"] for curve in curves]
+    return [point["n"] for point in rows[0]], np.mean([[point["gold"] for point in row] for row in rows], axis=0)
 
 
 def _mean(found: list[dict[str, float]], key: str) -> str:

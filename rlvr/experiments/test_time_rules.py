@@ -18,9 +18,9 @@ def _found(results: Results, seed: int) -> dict:
     return results.result(f"answers-s{seed}")
 
 
-def _size(results: Results, wanted: int = GROUP) -> int:
-    """The group size wanted, or the largest there is."""
-    return min(wanted, *map(int, list(_found(results, results.seeds[0])["chosen"]["vote"])[-1:]))
+def _size(results: Results) -> int:
+    """The group size of the claims, or the largest there is."""
+    return min(GROUP, max(map(int, _found(results, results.seeds[0])["chosen"]["vote"])))
 
 
 def _right(results: Results, method: str, size: int) -> np.ndarray:

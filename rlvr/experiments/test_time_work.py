@@ -48,7 +48,7 @@ def answers(place: Place, settings: Mapping[str, Any]) -> dict[str, Any]:
     sizes = [2**i for i in range(settings["samples"].bit_length()) if 2**i <= settings["samples"]]
     chosen = {
         method: {
-            size: [_chosen(method, problem, one, size) for problem, one in zip(problems, drawn, strict=True)]
+            str(size): [_chosen(method, problem, one, size) for problem, one in zip(problems, drawn, strict=True)]
             for size in sizes
         }
         for method in METHODS

@@ -50,7 +50,7 @@ CLAIMS = (
         "think2 writes a chain in about 2 % of its completions, think0 practically never.",
         "1.9 % and 0 of 4480",
         "Exact probability of beginning with a letter, on problems like the base's own: think2 between 0.5 and 5 %, think0 "
-        "below 0.1 %, and think10 above think2, in each of at least three base seeds.",
+        "below 0.2 % and below a tenth of think2's, think10 above think2, in each of at least three base seeds.",
         rules.base_habit,
     ),
     Claim(

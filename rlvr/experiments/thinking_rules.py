@@ -75,6 +75,7 @@ def by_hops(results: Results, arm: str, key: str) -> np.ndarray:
 
 
 def at_end(results: Results, arm: str, key: str) -> np.ndarray:
+    """[S] mean of a metric over a run's last steps."""
     return np.nanmean(results.metrics(arm, key)[:, -END:], axis=1)
 
 
@@ -89,8 +90,8 @@ def base_habit(results: Results) -> Finding:
         found = [results.final(f"base_{base}", seed, LABEL, "sampled") for seed in results.arm_seeds("base_think2")]
         counts[base] = "/".join(f"{np.dot(c['traits/thinks'], c['samples']):.0f}" for c in found)
     samples = sum(results.final("base_think0", results.arm_seeds("base_think0")[0], LABEL, "sampled")["samples"])
-    ordered = (exact["think10"] > exact["think2"]) & (exact["think2"] > exact["think0"])
-    fits = ordered & (exact["think2"] > 0.005) & (exact["think2"] < 0.05) & (exact["think0"] < 0.001)
+    ordered = (exact["think10"] > exact["think2"]) & (exact["think2"] > 10 * exact["think0"])
+    fits = ordered & (exact["think2"] > 0.005) & (exact["think2"] < 0.05) & (exact["think0"] < 0.002)
     verdict = "undecided" if len(results.arm_seeds("base_think2")) < 3 else "holds" if fits.all() else "differs"
     words = ", ".join(f"{base} {percent(over(values, 0, 1), 3)}" for base, values in exact.items())
     words += f"; of {samples} samples think2 wrote {counts['think2']} chains, think0 {counts['think0']}, by seed"
@@ -151,10 +152,15 @@ def aha_is_chance(results: Results) -> Finding:
     edge = stats.f.ppf(0.975, len(long) - 1, len(short) - 1) if len(short) > 1 else np.nan
     wider = "holds" if ratio > edge else "undecided"
     words = ", ".join(f"{arm} {_step_words(results, arm)}" for arm in THINKING)
-    ramp = np.nanmedian(first_at(results, "think0", 0.95) - first_at(results, "think0", 0.05))
-    words = f"first step with 5 % thinking: {words}; think0's rise from 5 to 95 % then takes {ramp:.0f} steps (median)"
+    words = f"first step with 5 % thinking: {words}; from there to 95 % think0 takes {_ramp(results)} steps (median)"
     verdict = _all([judge(gap.lo, gap.hi, above=0.0), wider])
     return _finding(gap, verdict, f"{words}; its variance over think2's: {ratio:.0f} (sure above {edge:.0f})")
+
+
+def _ramp(results: Results) -> str:
+    rise = first_at(results, "think0", SHARES[2]) - first_at(results, "think0", SHARES[0])
+    rise = rise[np.isfinite(rise)]
+    return f"{np.median(rise):.0f}" if len(rise) else "?"
 
 
 def _waits(results: Results, arm: str) -> np.ndarray:
@@ -193,7 +199,7 @@ def aha_predicted(results: Results) -> Finding:
     steps = results.metrics("think0", "traits/thinks").shape[1]
     observed, expected = _waits(results, "think0"), predicted_waits(results)
     drawn = np.concatenate([np.minimum(waits, steps) for waits in expected])
-    ratio = over(observed / drawn.mean(), 0)
+    ratio = over(observed / max(1.0, drawn.mean()), 0)  # nothing is seen before a whole step
     lo, hi = np.quantile(drawn, (0.05, 0.95))
     inside = int(((observed >= lo) & (observed <= hi)).sum())
     words = f"observed mean {observed.mean():.0f} steps, predicted {drawn.mean():.0f}; {inside} of {len(observed)} runs within "
@@ -209,8 +215,8 @@ def unchecked_drifts(results: Results) -> Finding:
     length, tail = results.metrics("think2", "completions/mean_length"), over(tails["think2"], 0)
     words = f"characters after the answer in the last {END} steps: {tail.value:.2f} (by run "
     words += ", ".join(f"{arm} {_numbers(values)}" for arm, values in tails.items())
-    early, late = length[:, 90:110].mean(1), length[:, -END:].mean(1)
-    words += f"); think2's length at step 100 {_numbers(early)}, at the end {_numbers(late)}"
+    early, late = length[:, :110][:, -END:].mean(1), length[:, -END:].mean(1)
+    words += f"); think2's length by step 110 {_numbers(early)}, at the end {_numbers(late)}"
     return _finding(tail, judge(tail.lo, tail.hi, above=1.0), words)
 
 

@@ -249,6 +249,7 @@ def _round(work: _Work, number: int, last: Path | None) -> Path:
         write_json(home / ACCOUNTING, account)
         write_jsonl(home / CORPUS, found.rows)
     recipe = settings.recipe(number, account["kept"])
+    recipe = recipe if work.sets else replace(recipe, eval_every=0)
     watch = partial(_watch, work.on_step, f"round {number}", recipe.steps)
     train(run, recipe, work.base if settings.restart else last, work.sets, watch, work.device)
     spent = store.last_metrics(run)

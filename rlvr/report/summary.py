@@ -135,6 +135,8 @@ def before(experiment: Experiment, name: str, votes: bool = False, kind: str = "
     >>> before(Experiment("mine"), "greedy", set="n12") is None
     True
     """
+    if kind not in start_kinds(experiment):
+        return None
     return estimate([evaluation.shares(votes, **where) for evaluation in starts(experiment, name, kind)])
 
 

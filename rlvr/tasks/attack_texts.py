@@ -162,13 +162,8 @@ def _near(target: Target) -> list[str]:
         f"{text}x",
         f"x^{{{text}}}",
         f"\\sqrt{{{text}}}",
-        f"{text}!",
     ]
-    keep = [
-        each
-        for each in inside
-        if not (each == f"{text}!" and value in (1, 2)) and not (value in (0, 1) and "sqrt" in each)
-    ]
+    keep = [each for each in inside if not (value in (0, 1) and "sqrt" in each)]
     return [other for each in (*wrong, *keep) for other in (each, target.wrap(each))]
 
 
@@ -221,7 +216,7 @@ def _mixed(orders: Iterator[tuple[int, ...]], count: int) -> Iterator[tuple[tupl
 
 
 def _power(value: float, text: str, number: int) -> tuple[float, str]:
-    if abs(value) > 1000 or number > 10:
+    if abs(value) > 100 or number > 4:
         raise ValueError
     return value**number, f"({text})**{number}"
 
@@ -283,12 +278,10 @@ def _spellings(target: Target, text: str) -> list[str]:
         "gym:"
     )  # its scorers compare texts, mostly: that is their rule, not a fault
     if target.numbers is not None:
-        goal = target.problem.meta["target"]
-        return [text.replace(" ", ""), f"({text})", f"{text} = {goal}", text.replace("*", "×").replace("/", "÷")]
+        found = [text.replace(" ", ""), f"({text})"]
+        equal = f"{text} = {target.problem.meta['target']}"
+        return found if own_words else [*found, equal, text.replace("*", "×").replace("/", "÷")]
     number = read_number(text)
-    own_words = target.task.name.startswith(
-        "gym:"
-    )  # its scorers compare texts, mostly: that is their rule, not a fault
     if number is None or number.percent or number.unit or own_words:
         return []
     fraction = number.value
