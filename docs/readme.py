@@ -1,19 +1,20 @@
-"""Brings README.md up to date: the tree from the docstrings and, from a finished experiment, the claims and the picture.
+"""Brings README.md up to date: the tree from the docstrings and, from finished experiments, the ledger and the picture.
 
-python docs/readme.py                      the tree
-python docs/readme.py runs/rl_vs_sft       the tree, the table of claims, and docs/report.png (needs chromium)
+python docs/readme.py            the tree
+python docs/readme.py runs       the tree, the ledger of all experiments in runs/, and docs/report.png (needs chromium)
 """
 
 import ast
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 from rlvr.lab.jsonl import read_json
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-ROOMS = ("algo", "stats", "tasks", "policy", "rewards", "lab", "experiments", "report", "cli")
+ROOMS = ("algo", "stats", "tasks", "policy", "rewards", "lab", "experiments", "report", "interop", "cli")
 WIDTH, HEIGHT = 1200, 725
 
 
@@ -49,14 +50,23 @@ def tree() -> str:
     return "```\n" + "\n".join(lines) + "\n```\n"
 
 
-def claims(experiment: Path) -> str:
-    """The claims of a finished experiment as a table."""
-    summary = read_json(experiment / "experiment.json")
-    rows = ["| claim | the lecture | here | verdict |", "|---|---|---|---|"]
-    for row in summary["claims"]:
-        cells = (row["claim"], row["lecture"], row["measured"], f"**{row['verdict']}**")
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(rows) + f"\n\n{len(summary['seeds'])} seeds an arm; made by `{summary['command']}`.\n"
+def ledger(root: Path) -> str:
+    """The claims of all finished experiments, a table each, and how many hold."""
+    rows = read_json(root / "ledger.json")["claims"]
+    counts = Counter(row["verdict"] for row in rows)
+    words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("holds", "differs", "undecided"))
+    lines = [f"{len(rows)} claims: {words}."]
+    for name in dict.fromkeys(row["experiment"] for row in rows):
+        mine = [row for row in rows if row["experiment"] == name]
+        summary = read_json((root / mine[0]["page"]).parent / "experiment.json")
+        label = " (preliminary)" if mine[0]["preliminary"] else ""
+        lines += ["", f"### {summary['title']}{label}", "", *filter(None, [summary["answer"]]), ""]
+        lines += ["| claim | the lecture | here | verdict |", "|---|---|---|---|"]
+        for row in mine:
+            cells = (row["claim"], row["lecture"], row["measured"], f"**{row['verdict']}**")
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines += ["", f"{len(summary['seeds'])} seeds; made by `{summary['command']}`."]
+    return "\n".join(lines) + "\n"
 
 
 def picture(experiment: Path) -> None:
@@ -77,8 +87,8 @@ def main() -> None:
     """Rewrite README.md in place."""
     text = between(README.read_text("utf-8"), "tree", tree())
     if len(sys.argv) > 1:
-        text = between(text, "claims", claims(Path(sys.argv[1])))
-        picture(Path(sys.argv[1]))
+        text = between(text, "claims", ledger(Path(sys.argv[1])))
+        picture(Path(sys.argv[1]) / "rl_vs_sft")
     README.write_text(text, "utf-8")
 
 

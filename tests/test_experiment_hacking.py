@@ -1,6 +1,5 @@
 """Experiment 04 at toy size, and its sums against counting and enumeration."""
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlvr.experiments import Plan, Results, run_experiment
+from rlvr.experiments import Plan, run_experiment
 from rlvr.experiments import reward_hacking_work as work
 from rlvr.experiments.panels import as_data
 from rlvr.experiments.reward_hacking import REWARD_HACKING
@@ -148,11 +147,28 @@ def _judged(problem: Problem, text: str) -> tuple[bool, str]:
     return verdict.correct, verdict.kind
 
 
-def test_a_course_counts_what_was_paid_wrongly(finished: Path) -> None:
-    results = Results(finished, (0,))
-    for moment in results.result("study-s0")["arms"]["random"]:
-        rows = store.read_rollouts(results.run("random", 0), steps=[moment["step"]]).to_pylist()
-        hacks = [row for row in rows if row["reward"] == 1.0 and not row["verdict"]]
-        assert moment["hacks"] == len(hacks) / len(rows)
-        places = Counter(work.place_of(row["prompt"], row["completion"]) for row in hacks)
-        assert moment["places"] == {place: places[place] / len(rows) for place in work.PLACES}
+def test_a_course_counts_what_was_paid_wrongly(tmp_path: Path) -> None:
+    written = [("bc|c$", 0.9), ("b|b$", 0.9), ("b|b$", 0.9), ("bcd|d$", 0.8), ("|b$", 0.7), ("bd|d$", 0.4)]
+    rows = [
+        {
+            "prompt_idx": 0,
+            "sample_idx": sample,
+            "prompt": PROBLEM.prompt,
+            "completion": text,
+            "token_ids": [0],
+            "logps": [0.0],
+            "signal": [0.0],
+            "reward": paid,
+            "rewards": {"verifier": paid},
+            "verdict": TASK.verify(PROBLEM, text).correct,
+            "kind": TASK.verify(PROBLEM, text).kind,
+            "advantage": 0.0,
+            "finish_reason": "stop",
+        }
+        for sample, (text, paid) in enumerate(written)
+    ]
+    store.write_rollouts(tmp_path, 7, rows)
+    (moment,) = work._course(tmp_path)
+    assert (moment["step"], moment["right"], moment["hacks"]) == (7, 1 / 6, 4 / 6)
+    assert moment["places"] == {"short": 2 / 6, "long": 1 / 6, "right length": 0.0, "malformed": 1 / 6}
+    assert moment["common"][0] == [PROBLEM.prompt, "b|b$", 0.9, 2]

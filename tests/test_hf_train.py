@@ -20,6 +20,7 @@ from rlvr.lab import store
 from rlvr.lab.evaluate import accuracy_by_set, evaluate
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.testsets import held_out
+from rlvr.policy import HFPolicy
 from rlvr.tasks import TASKS
 
 CLOCK = {"seconds", "time/sample", "time/update", "time/step", "tokens_per_second"}
@@ -143,6 +144,18 @@ def test_micro_batches_change_memory_only(model: str, tmp_path, micro: Mapping[s
     )
     for name in ("loss", "grad_norm", "rows_scored"):
         assert column(other, name) == pytest.approx(column(one, name), rel=1e-4, abs=1e-6)
+
+
+def test_micro_tokens_bound_what_is_scored_at_once(model: str, tmp_path, monkeypatch) -> None:
+    score, sizes = HFPolicy.score, []
+
+    def watched(self, problems, index, tokens, mask, decoding):
+        sizes.append(mask.numel())
+        return score(self, problems, index, tokens, mask, decoding)
+
+    monkeypatch.setattr(HFPolicy, "score", watched)
+    loop.train(tmp_path / "run", recipe(model, steps=1, micro_tokens=6))
+    assert max(sizes) == 6 and len(sizes) > 4
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,11 @@ def answer(results: Results) -> str:
     kept = {arm: 100 * last(results, arm).mean() for arm in ("orm", "prm", "orm_kl", "true")}
     alarms = np.concatenate([first_alarm(results, arm) for arm in ("orm", "orm_gate", "prm", "prm_gate")])
     when = f"step {np.nanmean(alarms):.0f}" if np.isfinite(alarms).any() else "no step"
+    found = (
+        "It finds it within a few dozen steps and stays there." if true < 50 else "It has not found it yet in this run."
+    )
     return (
-        f"It finds it within a few dozen steps and stays there. A verifier that judges {100 * np.mean(quality):.0f} % of "
+        f"{found} A verifier that judges {100 * np.mean(quality):.0f} % of "
         f"the base's answers rightly pays GRPO {paid:.0f} % at the end while {true:.0f} % of the answers are right, down from "
         f"{start:.0f} %, format gate and all (without the gate {kept['orm']:.0f} %, judged step by step "
         f"{kept['prm']:.0f} %). Paid by the truth the same training ends at {kept['true']:.0f} %; a KL penalty that "

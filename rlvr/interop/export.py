@@ -74,8 +74,8 @@ def card(run: Path, recipe: Recipe, policy: HFPolicy) -> str:
     return f"""{front}
 # {recipe.model} after {recipe.preset} on {recipe.task}
 
-Trained by `rlvr` {versions["rlvr"]} for {recipe.steps} steps of {recipe.prompts_per_step} prompts with {recipe.group_size}
-completions each, from `{recipe.model}`{start}.
+Trained by `rlvr` {versions["rlvr"]} for {recipe.steps} steps of {recipe.prompts_per_step} prompts with
+{recipe.group_size} completions each, from `{recipe.model}`{start}.
 Prompts were given {prompts}.
 
 ```python
@@ -96,17 +96,11 @@ model, tokenizer = (kind.from_pretrained("this folder") for kind in (AutoModelFo
 ## Recipe
 
 ```json
-{json.dumps(_told(recipe), indent=2)}
+{json.dumps(recipe.to_json(), indent=2)}
 ```
 {_claims(run)}
 Made with {", ".join(f"{name} {version}" for name, version in versions.items())}.
 """
-
-
-def _told(recipe: Recipe) -> Mapping[str, Any]:
-    """The recipe without what it leaves at its usual value."""
-    usual = Recipe().to_json()
-    return {key: value for key, value in recipe.to_json().items() if value != usual[key]}
 
 
 def _accuracies(run: Path) -> str:

@@ -52,7 +52,7 @@ def read_ledger(root: Path, experiments: Mapping[str, Experiment], gaps: list[st
 
 def _row(record: Mapping[str, Any]) -> Row:
     name = str(record["experiment"])
-    return Row(name, claim_of(record), str(record.get("page") or ""), False)
+    return Row(name, claim_of(record), str(record.get("page") or ""), record.get("preliminary") is True)
 
 
 def verdict_counts(claims: Sequence[Claim]) -> list[tuple[str, int]]:
