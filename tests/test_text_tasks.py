@@ -109,6 +109,9 @@ def test_solve_finds_a_solution_where_there_is_one():
         ("6*4*1*1 = 24. Done", "6*4*1*1 = 24"),
         ("nothing here, but 24", None),
         ("2**3", "2**3"),
+        ("Abs(3*8)", "3*8)"),
+        ("(3*8)+x-x", None),
+        ("3*80x", "3*"),
     ],
 )
 def test_the_last_expression_of_a_text(text, last):

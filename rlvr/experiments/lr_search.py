@@ -47,6 +47,12 @@ def rates_chosen(results: Results) -> Finding:
     return Finding(agree, agree, agree, len(METHODS), f"best: {words}", verdict)
 
 
+def answer(results: Results) -> str:
+    """Each method's best rate, in plain words."""
+    best = ", ".join(f"{method.upper()} {best_rate(results, method):g}" for method in METHODS)
+    return f"Best on the longest prompts of training (n = 12), of equals the smaller: {best}."
+
+
 LR_SEARCH = Experiment(
     name="lr_search",
     title="Which learning rate does each method get?",
@@ -54,6 +60,7 @@ LR_SEARCH = Experiment(
     setup="As experiment 01, on other base seeds and other problems (dev).",
     bases={"cot_L2": BASES["cot_L2"]},
     arms=ARMS,
+    answer=answer,
     claims=(
         Claim(
             "rates-chosen",

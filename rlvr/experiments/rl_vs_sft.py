@@ -130,6 +130,7 @@ RL_VS_SFT = Experiment(
     bases={"cot_L2": BASES["cot_L2"]},
     arms=ARMS,
     claims=CLAIMS,
+    answer=rules.answer,
     sizes=(8, 9, 10, 11, 12, 14, 16),
     curve_sizes=(8, 12, 14, 16),
 )

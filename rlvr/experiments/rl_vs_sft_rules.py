@@ -11,6 +11,7 @@ from rlvr.tasks import Pointer
 
 __all__ = [
     "all_fix",
+    "answer",
     "base_coverage",
     "base_deterministic",
     "base_ood",
@@ -187,3 +188,19 @@ def _gap_words(results: Results, arms: tuple[str, str], gaps: dict[str, Interval
         sides = " vs ".join(f"{100 * _means(results, arm, label).mean():.1f}" for arm in arms)
         words.append(f"n = {label[1:]} {sides} %, gap {percent(gap)}")
     return "; ".join(words)
+
+
+def answer(results: Results) -> str:
+    """Which method repairs what, in plain words."""
+
+    def shown(arm: str, label: str) -> str:
+        return f"{100 * results.accuracy(arm, label).mean():.0f}"
+
+    on, off = (", ".join(f"{arm.upper()} {shown(arm, label)} %" for arm in METHODS) for label in ("n12", "n16"))
+    gap = _gap(results, "sft", "grpo", "n16")
+    apart = "tells SFT and GRPO apart" if gap.lo > 0 or gap.hi < 0 else "does not tell SFT and GRPO apart"
+    return (
+        f"On n = 12, the longest prompts of training, the base's {shown('base', 'n12')} % become "
+        f"{on}. On n = 16, which no method trained on, {shown('base', 'n16')} % become {off}, and the number of seeds here "
+        f"{apart}."
+    )

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import shutil
 import threading
+import warnings
 from collections.abc import Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import replace
@@ -135,6 +136,8 @@ def _start_worker(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
+    # The page and the metrics say when each run's alarm went off; here it would only break the lines of progress.
+    warnings.filterwarnings("ignore", message=".*divergence alarm")
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

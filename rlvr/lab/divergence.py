@@ -34,8 +34,15 @@ def divergence(rewards: Sequence[float | None], accuracies: Sequence[float], win
 
 
 def _means(values: Sequence[float], window: int) -> np.ndarray:
-    """The mean over the window that ends at each step from the third on."""
-    return np.array([np.mean(values[max(0, end - window) : end]) for end in range(LEAST, len(values) + 1)])
+    """The mean over the window that ends at each step from the third on, from running sums; NaN where the window holds one."""
+    numbers = np.asarray(values, dtype=float)
+    missing = np.isnan(numbers)
+    sums, holes = (np.concatenate([[0.0], np.cumsum(part)]) for part in (np.where(missing, 0.0, numbers), missing))
+    ends = np.arange(LEAST, len(numbers) + 1)
+    starts = np.maximum(0, ends - window)
+    # Running sums leave noise in the last digits; rounded, equal windows are equal.
+    means = np.round((sums[ends] - sums[starts]) / (ends - starts), 12)
+    return np.where(holes[ends] > holes[starts], np.nan, means)
 
 
 @dataclass

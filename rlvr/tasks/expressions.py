@@ -19,7 +19,8 @@ SIGNS = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 SPELLINGS = {"\\times": "*", "\\cdot": "*", "\\div": "/", "×": "*", "·": "*", "⋅": "*", "÷": "/", "−": "-", "–": "-"}
 FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
 BOLD = re.compile(r"(?<!\S)\*\*(?=\S)(.+?)(?<=\S)\*\*(?=[\s.,;:!?]|$)")
-RUN = re.compile(r"[\d+\-*/()^.!,=\s]*\d[\d+\-*/()^.!,=\s]*")
+# Nothing may touch it: Abs(3*8) and 3*8+x are other things than 3*8.
+RUN = re.compile(r"(?<![A-Za-z_\\])[\d+\-*/()^.!,=\s]*\d[\d+\-*/()^.!,=\s]*(?![\w+\-*/^(])")
 
 
 class Expression(NamedTuple):
