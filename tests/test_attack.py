@@ -118,12 +118,19 @@ def test_a_puzzle_that_never_looks_at_its_numbers_is_found_out():
     assert found["other numbers"].hole and not found["empty"].hole
 
 
+def power(base, exponent):
+    """A power as far as a machine can have it within a test."""
+    if abs(exponent) > 99 or abs(base) > 1e9:
+        raise OverflowError
+    return base**exponent
+
+
 OPERATIONS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
+    ast.Pow: power,
 }
 
 

@@ -117,6 +117,8 @@ def test_lines_of_one_arm_differ_by_their_dashes():
     one = {"label": "run", "x": [1], "y": [0.5], "arm": "grpo", "dashed": True}
     traces, _ = drawn(lines(*(one | {"label": str(run)} for run in range(4)), one | {"dashed": False}))
     assert len({(trace["line"]["color"], trace["line"]["dash"]) for trace in traces}) == 5
+    (found,) = shown_panels([lines(one, {"label": "b", "x": [1], "y": [0.1]})], looks(("grpo",)), [])
+    assert [chip.dash for chip in found.figure.legend] == ["dash", "solid"]
     assert traces[0]["line"]["dash"] == "dash" and traces[4]["line"]["dash"] == "solid"
 
 

@@ -194,6 +194,7 @@ def test_costs_are_those_of_the_folders_and_a_shared_base_counts_once(root, inde
     assert (found["three_methods"].runs, found["passk"].runs, found["thinking"].runs) == (9 + 3, 0, 8)
     assert whole.jobs == 2 and whole.untimed == 3 and found["passk"].seconds == 25
     assert f"{whole.samples:,} sampled answers" in visible(index)
+    assert f"All of it took at least {whole.seconds / 60:.1f} minutes" in visible(index), "three bases recorded no time"
 
 
 # ── The checklist ───────────────────────────────────────────────────────────────────────────────────────────

@@ -81,5 +81,6 @@ LR_SEARCH = Experiment(
     sizes=(8, 12, 14, 16),
     curve_sizes=(8, 12, 14, 16),
     seeds=(100, 101, 102),
+    samples=1,
     split="dev",
 )

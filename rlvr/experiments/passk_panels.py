@@ -72,7 +72,7 @@ def _exact(results: Results, label: str) -> Lines:
         series.append(Series(f"{NAMES[arm]}, true chain only", LARGE_KS.tolist(), chain, dashed=True))
     return Lines(
         f"exact-{label}",
-        f"And within a million tries? {WHERE[label].capitalize()}.",
+        f"And within a million tries? On {WHERE[label]}.",
         "No one has to draw a million samples: the tree of completions gives each problem's probability of a right "
         "answer within bounds, and that gives pass@k for every k. A band is not chance but what the part of the tree "
         "that was not walked leaves open. Two lines count an answer only after the true chain: what the others have "
@@ -117,7 +117,7 @@ def _difference(results: Results, label: str) -> Lines:
     ]
     return Lines(
         f"gap-{label}",
-        f"Does GRPO's lead over its base shrink with k? {WHERE[label].capitalize()}.",
+        f"Does GRPO's lead over its base shrink with k? On {WHERE[label]}.",
         "pass@k of GRPO minus that of the base it started from, problem by problem: what both find hard cancels.",
         series,
         "samples k",

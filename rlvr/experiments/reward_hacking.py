@@ -211,8 +211,6 @@ REWARD_HACKING = Experiment(
     bases={"cot_L2": BASES["cot_L2"]},
     arms=ARMS,
     after=AFTER,
-    # Beside the worst case, which is judged: one seed each, to keep the cost down.
-    seeds_of={"ensemble_mean": (0,), "ensemble_var": (0,)},
     jobs=_jobs,
     claims=CLAIMS,
     sizes=(8, 12),

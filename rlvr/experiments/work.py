@@ -1,6 +1,7 @@
 """What a worker process does for one unit of an experiment: its work, then an evaluation, then it says it is done."""
 
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -91,6 +92,8 @@ def run_arm(run: Path, recipe: Recipe, base: Path | None, looks: Looks) -> None:
 def run_job(
     place: Place, work: Callable[[Place, Mapping[str, Any]], Mapping[str, Any] | None], settings: Mapping[str, Any]
 ) -> None:
-    """Do a job and keep what it returns."""
+    """Do a job and keep what it returns, and what it took."""
+    began = time.perf_counter()
     found = work(place, settings)
+    write_json(place.out / "env.json", {"seconds": time.perf_counter() - began})
     write_json(place.out / "result.json", found or {})

@@ -57,7 +57,7 @@ def curves(key: str, lines: Sequence[Line], look: Mapping[str, Look], **options:
 
 
 def chips(shown: Sequence[Look]) -> list[Chip]:
-    """Legend entries; where arms share a colour, the pattern of the line tells them apart.
+    """Legend entries; where some lines are dashed or share a colour, with the pattern of each.
 
     >>> from rlvr.report.canvas import looks
     >>> [chip.dash for chip in chips(list(looks(["sft", "grpo"]).values()))]
@@ -65,7 +65,7 @@ def chips(shown: Sequence[Look]) -> list[Chip]:
     >>> [chip.dash for chip in chips(list(looks(["sft-1", "sft-2"]).values()))]
     ['solid', 'dot']
     """
-    patterned = len({found.variable for found in shown}) < len(shown)
+    patterned = len({found.variable for found in shown}) < len(shown) or any(found.dash != "solid" for found in shown)
     return [Chip(found.label, found.variable, found.dash if patterned else "") for found in shown]
 
 

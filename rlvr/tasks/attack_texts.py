@@ -50,7 +50,12 @@ ENOUGH = 4000  # illegal expressions tried for one puzzle
 
 @dataclass(frozen=True)
 class Target:
-    """A problem under attack: its gold text if there is one, and answers that are wrong for it."""
+    """A problem under attack: its gold text if there is one, and answers that are wrong for it.
+
+    >>> from rlvr.tasks import Arithmetic
+    >>> Target(Arithmetic(), Problem("1 + 1?", "2"), "2", ("3",)).gold
+    '2'
+    """
 
     task: Task
     problem: Problem

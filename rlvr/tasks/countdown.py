@@ -128,12 +128,13 @@ class Game24:
         >>> len(Game24().problem(np.random.default_rng(0), card=(1, 10)).meta["numbers"])
         4
         """
-        while True:
+        for _ in range(200):
             cards = [whole(generator, self.name, "card", card, 1, 13) for _ in range(4)]
             given = [FACES[self.faces].get(rank, rank) for rank in cards]
             solution = solve(given, 24)
             if solution is not None:
                 return _posed(given, 24, solution, self.form, cards, self.faces)
+        raise ValueError(f"{self.name}: no hand with card = {card!r} makes 24; accepted: other cards")
 
     def gold(self, problem: Problem) -> str:
         """A solution in its form.

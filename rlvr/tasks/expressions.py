@@ -19,8 +19,8 @@ SIGNS = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 SPELLINGS = {"\\times": "*", "\\cdot": "*", "\\div": "/", "×": "*", "·": "*", "⋅": "*", "÷": "/", "−": "-", "–": "-"}
 FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
 BOLD = re.compile(r"(?<!\S)\*\*(?=\S)(.+?)(?<=\S)\*\*(?=[\s.,;:!?]|$)")
-# Nothing may touch it: Abs(3*8) and 3*8+x are other things than 3*8.
-RUN = re.compile(r"(?<![A-Za-z_\\])[\d+\-*/()^.!,=\s]*\d[\d+\-*/()^.!,=\s]*(?![\w+\-*/^(])")
+RUN = re.compile(r"[\d+\-*/()^.!,=\s]+")
+ENDS = " \n\t.,!="
 
 
 class Expression(NamedTuple):
@@ -82,9 +82,21 @@ def last_expression(text: str) -> str | None:
     >>> last_expression("take 2**3 then")
     '2**3'
     """
-    found = [run.group().strip(" \n\t.,!=") for run in RUN.finditer(_respelled_lines(text))]
-    kept = [run for run in found if re.search(r"[+\-*/^]", run.strip("-"))]
+    plain = _respelled_lines(text)
+    kept = [run for match in RUN.finditer(plain) if (run := _alone(plain, match.start(), match.end()))]
     return kept[-1] if kept else None
+
+
+def _alone(text: str, start: int, end: int) -> str | None:
+    """The arithmetic between two places, if nothing touches it: ``Abs(3*8)`` and ``3*8 + x`` are other things than 3*8."""
+    run = text[start:end].strip(ENDS)
+    first = start + len(text[start:end]) - len(text[start:end].lstrip(ENDS))
+    run = run.rstrip(ENDS + "(")  # a bracket that opens what follows is no part of it
+    after, before = text[first + len(run) :], text[first - 1 : first]
+    touched = re.match(r"\w|\(|[ ]*[+\-*/^]", after) or re.match(r"[A-Za-z_\\]", before)
+    arithmetic = re.search(r"\d", run) and re.search(r"[+\-*/^]", run.strip("-"))
+    whole = arithmetic and not touched and run[-1] in "0123456789)" and len(run) <= LONGEST
+    return run if whole else None
 
 
 def _respelled_lines(text: str) -> str:
