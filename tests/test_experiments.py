@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rlvr.experiments import EXPERIMENTS, Experiment, Job, Place, Plan, Results, experiment_named, judge, run_experiment
-from rlvr.experiments.base import over, percent
+from rlvr.experiments.base import no_answer, over, percent
 from rlvr.experiments.lr_search import RATES, best_rate, rates_chosen
 from rlvr.experiments.rl_vs_sft import ARMS as METHODS
 from rlvr.experiments.runner import results_of
@@ -270,7 +270,7 @@ def found_elsewhere(results: Results) -> str:
 
 
 def test_arms_have_seeds_of_their_own_and_share_bases(tmp_path: Path) -> None:
-    wide = toy(seeds=(0, 1), seeds_of={"grpo": (0, 1, 2)}, base_seeds=1, claims=())
+    wide = toy(seeds=(0, 1), seeds_of={"grpo": (0, 1, 2)}, base_seeds=1, claims=(), answer=no_answer)
     folder = run_experiment(wide, Plan(tmp_path, jobs=2))
     _, results = results_of(folder)
     assert results.accuracy("grpo", "n12").shape == (3, 4) and results.accuracy("rft", "n12").shape == (2, 4)

@@ -234,7 +234,7 @@ def test_b98_grading_works_outside_of_the_main_thread(grader):
 )
 def test_b99_what_never_ends_is_ended_and_the_next_item_is_graded(answer, kinds):
     with Grader(seconds=1.0) as grader:
-        grader.grade("load", "math_verify")
+        grader.load("math_verify")
         started = time.process_time()
         assert graded(grader, "2", answer) in kinds
         assert time.process_time() - started < 1.0  # the work is the worker's; this process only waited

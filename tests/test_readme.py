@@ -32,7 +32,9 @@ def test_commands_exist(command: str) -> None:
     assert command in NAMES
 
 
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"`?make ([a-z-]+)", TEXT)) | {"test-slow", "check", "clean"}))
+@pytest.mark.parametrize(
+    "target", sorted(set(re.findall(r"(?:^|`)make ([a-z-]+)", TEXT, re.MULTILINE)) | {"test-slow", "check", "clean"})
+)
 def test_make_targets_exist(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
 

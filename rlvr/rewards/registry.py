@@ -1,6 +1,5 @@
 """Rewards by name: ``correct``, ``random(probability=0.1)``, or a user's own ``path.py:function``."""
 
-import ast
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -11,6 +10,7 @@ from rlvr.rewards.learned import Verified
 from rlvr.rewards.rules import Constant, Format, FormatGate, Majority, Random, WrongLabel, correct
 from rlvr.rewards.shaping import Cosine, KimiLength, L1Exact, L1Max, Language, Length, Overlong
 from rlvr.rewards.text import gym_score, lenient
+from rlvr.tasks.registry import settings_of
 
 __all__ = ["REWARDS", "load_reward"]
 
@@ -52,24 +52,12 @@ def load_reward(name: str) -> Reward | GroupReward:
             if bracket:
                 raise ValueError(f"reward {name!r}: {word} has no settings")
             return made
-        return made(**_settings(name, [item.name for item in fields(made) if item.init])) if bracket else made()
+        known = [item.name for item in fields(made) if item.init]
+        return made(**settings_of("reward", name, name.removeprefix(word), known)) if bracket else made()
     path, colon, function = name.rpartition(":")
     if not colon or not path.endswith(".py"):
         raise ValueError(f"reward {name!r} is unknown; accepted: {', '.join(REWARDS)}, or path.py:function")
     return _own(name, path, function)
-
-
-def _settings(name: str, known: list[str]) -> dict[str, object]:
-    accepted = f"accepted: {', '.join(known)}, such as name(setting=1)" if known else "it has no settings"
-    try:
-        call = ast.parse(name, mode="eval").body
-        given = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError, AttributeError):
-        raise ValueError(f"reward {name!r} can't be read; {accepted}") from None
-    if call.args or not set(given) <= set(known):
-        wrong = sorted(set(given) - set(known), key=str) or "a setting without its name"
-        raise ValueError(f"reward {name!r}: {wrong}; {accepted}")
-    return given
 
 
 def _own(name: str, path: str, function: str) -> Reward:

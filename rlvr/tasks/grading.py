@@ -66,7 +66,7 @@ class Grader:
     where the kernel keeps no such timer, and after ``PATIENCE`` times as long. A fork starts its own worker.
 
     >>> with Grader(seconds=2.0) as grader:
-    ...     grader.grade("load", module="json").kind
+    ...     grader.load("json").kind
     'ready'
     """
 
@@ -82,27 +82,41 @@ class Grader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def load(self, module: str) -> Outcome:
+        """Import a package in the worker, outside of any item's time."""
+        with self._lock:
+            return self._load(module)
+
     def grade(self, grader: str, module: str | None = None, seconds: float | None = None, **item: Any) -> Outcome:
         """Grade one item with ``grader`` (math, gym), after importing ``module`` outside of its time."""
         seconds = self.seconds if seconds is None else seconds
         with self._lock:
-            if module is not None and (module not in self._loaded or not self._alive()):
-                found = self._ask({"grader": "load", "module": module, "seconds": START}, START)
-                self._loaded.add(module)
-                if grader == "load" or found.kind != "ready":
+            if module is not None and not (module in self._loaded and self._alive()):
+                found = self._load(module)
+                if found.kind != "ready":
                     return found
             return self._ask({"grader": grader, "seconds": seconds, **item}, seconds)
+
+    def _load(self, module: str) -> Outcome:
+        found = self._ask({"grader": "load", "module": module, "seconds": START}, START)
+        if found.kind == "ready":
+            self._loaded.add(module)
+        return found
 
     def close(self) -> None:
         """End the worker; a later item starts a new one."""
         process, self._process = self._process, None
-        if process is None or self._owner != os.getpid():
+        if process is None:
             return
-        process.kill()
+        if self._owner == os.getpid():  # in a fork the worker is another's, and only the pipes are ours
+            process.kill()
         for stream in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):
                 stream.close()
-        process.wait()
+        if self._owner == os.getpid():
+            process.wait()
+        else:
+            process.returncode = 0  # nothing of ours to wait for
 
     def _alive(self) -> bool:
         return self._process is not None and self._owner == os.getpid() and self._process.poll() is None

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rlvr.tasks.draw import whole
 from rlvr.types import Problem, Verdict
 
 __all__ = ["Pointer"]
@@ -67,8 +68,8 @@ class Pointer:
         for name, share in (("hint", hint), ("chains", chains)):
             if not 0 <= share <= 1:
                 raise ValueError(f"pointer: {name} = {share!r}; accepted is a probability, 0 to 1")
-        n = _draw(generator, "n", n, 2, len(LETTERS))
-        k = _draw(generator, "k", k, 1, MAX_HOPS)
+        n = whole(generator, "pointer", "n", n, 2, len(LETTERS))
+        k = whole(generator, "pointer", "k", k, 1, MAX_HOPS)
         cycle = [LETTERS[i] for i in generator.permutation(len(LETTERS))[:n]]
         pairs = [cycle[i] + cycle[(i + 1) % n] for i in generator.permutation(n)]
         start = int(generator.integers(n))
@@ -175,11 +176,3 @@ class Pointer:
         if len(chain) == k:
             return "format"
         return "overshoot" if len(chain) > k else "undershoot"
-
-
-def _draw(generator: np.random.Generator, name: str, wanted: int | tuple[int, int], low: int, high: int) -> int:
-    bounds = tuple(wanted) if isinstance(wanted, (tuple, list)) else (wanted, wanted)
-    whole = all(isinstance(bound, (int, np.integer)) and not isinstance(bound, bool) for bound in bounds)
-    if not (whole and len(bounds) == 2 and low <= bounds[0] <= bounds[1] <= high):
-        raise ValueError(f"pointer: {name} = {wanted!r}; accepted are whole numbers or ranges within {low}..{high}")
-    return int(generator.integers(bounds[0], bounds[1] + 1))

@@ -71,13 +71,14 @@ def settings_of(what: str, name: str, bracket: str, known: Sequence[str] | None)
     """
     if not bracket:
         return {}
-    accepted = "it has no settings" if known == [] else f"accepted: {', '.join(known or ['its own fields'])}"
+    accepted = f"accepted: {', '.join(known or ['its own fields'])}, such as name(setting=1)"
+    accepted = "it has no settings" if known == [] else accepted
     try:
-        call = ast.parse(f"f{bracket}", mode="eval").body
+        call = ast.parse(f"name{bracket}", mode="eval").body
         given = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError, AttributeError):
-        raise ValueError(f"{what} {name!r} can't be read; {accepted}, such as name(setting=1)") from None
-    if call.args or (known is not None and not set(given) <= set(known)):
-        wrong = sorted(set(given) - set(known or given), key=str) or "a setting without its name"
-        raise ValueError(f"{what} {name!r}: {wrong}; {accepted}, such as name(setting=1)")
+    except (SyntaxError, ValueError, AttributeError, MemoryError, RecursionError):
+        raise ValueError(f"{what} {name!r} can't be read; {accepted}") from None
+    if call.args or not set(given) <= set(given if known is None else known):
+        wrong = sorted(set(given) - set(known or ()), key=str) or "a setting without its name"
+        raise ValueError(f"{what} {name!r}: {wrong}; {accepted}")
     return given
