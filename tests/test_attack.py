@@ -224,6 +224,10 @@ def test_a_mistake_is_one_line_with_exit_code_2(arguments, message, capsys):
         ("puzzle24", {"constants", "other numbers", "illegal arithmetic"}),
         ("countdown", {"illegal arithmetic"}),
         ("game_of_life_halting", {"constants", "garbage", "prompt copied", "hedges"}),
+        ("complex_arithmetic", {"garbage"}),
+        ("coin_flip", {"constants"}),
+        ("gsm_symbolic", {"numbers nearby"}),
+        ("fraction_simplification", {"numbers nearby"}),
     ],
 )
 def test_the_known_holes_of_reasoning_gym_are_found_and_our_verdict_has_none(name, expected, monkeypatch):

@@ -31,6 +31,11 @@ from rlvr.tasks import TASKS
 
 __all__ = ["eval_run", "list_all", "sample_run", "show"]
 
+MADE_TASKS = {
+    "gym:NAME": "Every task of reasoning-gym, such as gym:countdown (the extra [tasks]).",
+    "file:PATH": "Questions with answers in a .jsonl or .parquet file, as GSM8K and MATH are written.",
+}
+
 
 def list_all(command: options.List) -> None:
     """Print the registries, a shelf each."""
@@ -38,7 +43,7 @@ def list_all(command: options.List) -> None:
         "experiments": {name: e.title for name, e in EXPERIMENTS.items()},
         "presets": dict(SUMMARIES),
         "bootstraps": dict(ABOUT),
-        "tasks": {name: _first_line(sys.modules[type(task).__module__]) for name, task in TASKS.items()},
+        "tasks": {name: _first_line(sys.modules[type(task).__module__]) for name, task in TASKS.items()} | MADE_TASKS,
         "rewards": {name: _first_line(reward) for name, reward in REWARDS.items()},
         "base models": {
             name: f"{r.preset} on {r.task} {dict(r.difficulty)}, {r.steps} steps" for name, r in BASES.items()

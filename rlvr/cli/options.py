@@ -240,7 +240,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Export:
-    """Write the language model of a finished run as a Hugging Face folder, with its tokenizer and a card of how it was made."""
+    """Write the model of a finished run as a Hugging Face folder, with its tokenizer and a card of how it was made."""
 
     run: Positional[Path]
     """A run folder."""

@@ -19,8 +19,8 @@ from rlvr.lab.environment import environment
 from rlvr.lab.evaluate import accuracy_by_set
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.train import open_run
-from rlvr.policy import HFPolicy
-from rlvr.policy.hf_load import open_files
+from rlvr.policy import HFPolicy, LabPolicy
+from rlvr.policy.hf_load import need, open_files
 
 __all__ = ["export_run"]
 
@@ -33,15 +33,19 @@ def export_run(run: Path, to: Path) -> Path:
     if to.exists():
         raise ValueError(f"{to} is there already; give the name of a new folder")
     policy, recipe = open_run(run)
-    if not isinstance(policy, HFPolicy):
-        raise ValueError(f"{run} is a run of the lab's transformer; accepted: a run of a language model (--model)")
     to.parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
     try:
-        model = merged(policy.model, recipe)
-        model.generation_config.eos_token_id = list(policy.tokens.eos_ids)
-        model.save_pretrained(made)
-        policy.tokens.tokenizer.save_pretrained(made)
+        if isinstance(policy, HFPolicy):
+            model = merged(policy.model, recipe)
+            model.generation_config.eos_token_id = list(policy.tokens.eos_ids)
+            model.save_pretrained(made)
+            policy.tokens.tokenizer.save_pretrained(made)
+        else:
+            need("transformers")
+            from rlvr.interop.export_lab import save_lab
+
+            save_lab(policy, made)
         (made / "README.md").write_text(card(run, recipe, policy), encoding="utf-8")
         # The temporary folder was made for its owner alone.
         made.chmod(0o755)
@@ -63,24 +67,28 @@ def merged(model: nn.Module, recipe: Recipe) -> nn.Module:
     return plain
 
 
-def card(run: Path, recipe: Recipe, policy: HFPolicy) -> str:
+def card(run: Path, recipe: Recipe, policy: HFPolicy | LabPolicy) -> str:
     """What a reader of the folder must know: origin, recipe, budget, accuracies and how prompts are formed."""
     spent = store.last_metrics(run) or {}
     budget = "\n".join(f"| {name} | {spent[name]:,.0f} |" for name in BUDGET if name in spent)
     versions = environment()["versions"]
     front = f"---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [rlvr, {recipe.preset}]\n---\n"
-    prompts = "in the tokenizer's chat template, as the user's message" if policy.tokens.chat else "as they are"
+    lab = isinstance(policy, LabPolicy)
+    chat = not lab and policy.tokens.chat
+    prompts = "in the tokenizer's chat template, as the user's message" if chat else "as they are"
+    name, trust = ("the lab's transformer", ", trust_remote_code=True") if lab else (recipe.model, "")
     start = f", after the run `{Path(recipe.base).name}`" if recipe.base else ""
     return f"""{front}
-# {recipe.model} after {recipe.preset} on {recipe.task}
+# {name} after {recipe.preset} on {recipe.task}
 
 Trained by `rlvr` {versions["rlvr"]} for {recipe.steps} steps of {recipe.prompts_per_step} prompts with
-{recipe.group_size} completions each, from `{recipe.model}`{start}.
+{recipe.group_size} completions each, from {name}{start}.
 Prompts were given {prompts}.
 
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
-model, tokenizer = (kind.from_pretrained("this folder") for kind in (AutoModelForCausalLM, AutoTokenizer))
+model = AutoModelForCausalLM.from_pretrained("this folder"{trust})
+tokenizer = AutoTokenizer.from_pretrained("this folder"{trust})
 ```
 
 ## Accuracy

@@ -26,7 +26,7 @@ def lenient(completion: Completion, generator: np.random.Generator) -> float | N
 def gym_score(completion: Completion, generator: np.random.Generator) -> float | None:
     """What the scorer of a ``gym:`` task pays, between 0 and 1, its holes included; ``None`` when it could not be asked.
 
-    The verdict may be stricter (`rlvr.tasks.gym.STRICTER`): where the two part, a policy has learned the scorer and not the
+    The verdict may be stricter (`rlvr.tasks.gym_checks`): where the two part, a policy has learned the scorer and not the
     task. Other tasks have no such scorer, so nothing of theirs can be scored.
 
     >>> gym_score(completion, np.random.default_rng(0))  # doctest: +SKIP

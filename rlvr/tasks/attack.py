@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlvr.rng import generator
+from rlvr.tasks.answers import same
 from rlvr.tasks.attack_texts import CONSTANTS, FAMILIES, Target, equivalents
 from rlvr.tasks.base import Task
 from rlvr.types import Problem
@@ -79,7 +80,7 @@ def _may_be_right(problem: Problem, text: str) -> bool:
     numbers = problem.meta.get("numbers")
     if numbers is not None:
         return sorted(re.findall(r"\d+", text)) == sorted(map(str, numbers))
-    return text.strip().casefold() == problem.answer.strip().casefold()
+    return same(gold=problem.answer, answer=text) is True
 
 
 def attack(judge: Judge, targets: Sequence[Target], loose: bool = False) -> list[Finding]:

@@ -1,8 +1,7 @@
 """Every task of reasoning-gym (the extra ``[tasks]``) behind one adapter, named ``gym:NAME``.
 
 Its own scorer runs in a worker process (`rlvr.tasks.grading`) and is what the reward ``gym_score`` pays. Our verdict asks for
-its full score, and where its scorer is known to be exploitable for more: `STRICTER` puzzles must be solved with their own
-numbers.
+its full score, and where its scorer is known to be exploitable for more (`rlvr.tasks.gym_checks`).
 """
 
 from collections.abc import Mapping
@@ -13,15 +12,14 @@ from typing import Any
 import numpy as np
 
 from rlvr.tasks.answers import FORMS, boxed, read_strict
-from rlvr.tasks.countdown import check_puzzle
 from rlvr.tasks.grading import START, Outcome, require, shared_grader
+from rlvr.tasks.gym_checks import STRICTER
 from rlvr.tasks.text import TEXT_KINDS, Checked, check_settings, demonstration, judge
 from rlvr.types import Problem, Verdict
 
-__all__ = ["STRICTER", "Gym", "gym_names", "own_score"]
+__all__ = ["Gym", "gym_names", "own_score"]
 
 ENDLESS = 2**31 - 1  # entries are made from a seed and a number: with so many of them none returns by accident
-STRICTER = ("countdown", "game_of_life_halting", "puzzle24")
 
 
 @lru_cache(maxsize=1)
@@ -107,7 +105,8 @@ class Gym:
         return judge(text, self.form, self.grading, partial(self._check, problem), _read)
 
     def _check(self, problem: Problem, answer: str) -> Checked:
-        checked = _stricter(self.dataset, problem, answer)
+        stricter = STRICTER.get(self.dataset)
+        checked = stricter(problem, answer) if stricter else None
         if checked is not None and checked.kind != "right":
             return checked
         found = _scored(problem, answer, self.seconds)
@@ -142,15 +141,6 @@ def _ready(found: Outcome, where: str) -> Mapping[str, Any]:
     if found.data is None:
         raise ValueError(f"{where}: {found.why}")
     return found.data
-
-
-def _stricter(dataset: str, problem: Problem, answer: str) -> Checked | None:
-    """What our own check says where the data set's scorer pays too much; `None` where it needs none."""
-    if dataset == "game_of_life_halting":  # pays any text: it compares bool("False") with bool("True")
-        return Checked("right" if answer.strip().casefold() == problem.answer.casefold() else "wrong", answer)
-    if dataset in STRICTER:
-        return check_puzzle(problem.meta["numbers"], problem.meta["target"], answer)
-    return None
 
 
 def _read(text: str) -> str | None:

@@ -24,7 +24,9 @@ LONGEST, DEEPEST = 2000, 60
 EVALUATE = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
 PARSE = ("countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration")
 PUZZLES = ("countdown", "puzzle24")  # whose numbers our verdict looks at
-NAMES = "sqrt|factorial|exp|log|ln|sin|cos|tan|sec|csc|cot|asin|acos|atan|sinh|cosh|tanh|Abs|pi|erf|Ei|Si|Ci|li"
+NAMES = (
+    "sqrt|factorial|exp|log|ln|sin|cos|tan|sec|csc|cot|asin|acos|atan|sinh|cosh|tanh|Abs|pi|erf|Integral|Ei|Si|Ci|li"
+)
 HARMLESS = re.compile(rf"(?:\d+(?:\.\d+)?|\.\d+|[\s+\-*/^(),!]|\b(?:{NAMES}|[A-Za-z])\b)*")
 
 
