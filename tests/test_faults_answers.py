@@ -10,7 +10,7 @@ import pytest
 from rlvr.rewards import pay
 from rlvr.tasks import Countdown, Questions
 from rlvr.tasks.answers import boxed, gradable, read_lenient, read_strict, same
-from rlvr.tasks.expressions import read_expression
+from rlvr.tasks.expressions import last_expression, read_expression
 from rlvr.tasks.grading import Grader
 from rlvr.tasks.questions import check_answer
 from rlvr.tasks.text import Checked, judge
@@ -252,6 +252,10 @@ def test_b99_our_own_readers_are_bounded():
         assert check_answer("5", text).kind == "wrong"
         assert read_lenient(text, numeric=True) != "5"
     assert time.process_time() - started < 2
+    for piece in ("\\boxed{", "**a ", "$1", "\\(1 ", "<answer>", "answer is ", "#### ", "1 + ", "Abs(", "3*8+x "):
+        for read in (boxed, read_lenient, last_expression):
+            read(piece * 5000)
+    assert time.process_time() - started < 6
     assert read_expression("1" + "+1" * 90).value == 91 and read_expression("1" + "+1" * 150) is None
 
 
@@ -269,6 +273,28 @@ def test_b102_nothing_that_a_policy_writes_is_run(text):
     assert read_expression(text) is None
     problem = Problem("...", "24", {"numbers": (24,), "target": 24})
     assert Countdown(form="bare").verify(problem, text).kind in ("unparsed", "wrong")
+
+
+def test_b102_the_list_of_harmless_texts_is_read_quickly_and_holds_no_code():
+    from rlvr.tasks.worker import HARMLESS
+
+    started = time.process_time()
+    for text in ("31395*x**6 - 831220*x**5", "-exp(x)*sin(2*x)/3 + C", "sqrt(4)*3.5", "factorial(4)+1", "4!"):
+        assert HARMLESS.fullmatch(text)
+    for text in (
+        "x.y",
+        "(1).real",
+        "x_",
+        "__import__",
+        "[1]",
+        "'a'",
+        "open(x)",
+        "lambda: 1",
+        "x or y",
+        "1" * 5000 + "or",
+    ):
+        assert not HARMLESS.fullmatch(text)
+    assert time.process_time() - started < 1
 
 
 @needs_gym

@@ -16,7 +16,7 @@ __all__ = ["LR_SEARCH", "RATES"]
 
 RATES = (1e-4, 3e-4, 1e-3)
 ARMS = {
-    f"{method}-{rate:g}": replace(recipe, learning_rate=rate, eval_every=100, record=())
+    f"{method}-{rate:g}": replace(recipe, learning_rate=rate, eval_every=300, record=())
     for method, recipe in METHODS.items()
     for rate in RATES
 }

@@ -54,24 +54,26 @@ def boxed(text: str) -> list[str]:
     >>> boxed(r"so \boxed{\frac{3}{4}}, no: \boxed 7")
     ['\\frac{3}{4}', '7']
     """
-    found = []
+    found, closes = [], _closing(text)
     for mark in re.finditer(r"\\f?boxed(?=[\s{])\s*|\\fbox(?=[\s{])\s*", text):
-        rest = text[mark.end() :]
-        if not rest.startswith("{"):
-            found += re.findall(r"\A[^\s{}$\\.,]+", rest)
-        elif (inside := _balanced(rest)) is not None:
-            found.append(inside.strip())
+        start = mark.end()
+        if text[start : start + 1] != "{":
+            found += re.findall(r"\A[^\s{}$\\.,]+", text[start : start + LONGEST_NUMBER])
+        elif start in closes:
+            found.append(text[start + 1 : closes[start]].strip())
     return found
 
 
-def _balanced(text: str) -> str | None:
-    depth = 0
-    for place, character in enumerate(text):
-        if character in "{}" and text[place - 1 : place] != "\\":
-            depth += 1 if character == "{" else -1
-            if depth == 0:
-                return text[1:place]
-    return None
+def _closing(text: str) -> dict[int, int]:
+    """The place of the closing brace of every opened one that has one; escaped braces are none."""
+    opened: list[int] = []
+    closes: dict[int, int] = {}
+    for brace in re.finditer(r"\\.|[{}]", text, re.DOTALL):
+        if brace.group() == "{":
+            opened.append(brace.start())
+        elif brace.group() == "}" and opened:
+            closes[opened.pop()] = brace.start()
+    return closes
 
 
 def read_strict(text: str, form: str) -> str | None:

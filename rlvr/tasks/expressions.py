@@ -101,7 +101,7 @@ def _alone(text: str, start: int, end: int) -> str | None:
 
 def _respelled_lines(text: str) -> str:
     # Each line by itself: an expression doesn't run over a line's end. A sentence's end separates two of them, too.
-    plain = (BOLD.sub(r" \1 ", line) for line in text.splitlines())
+    plain = (BOLD.sub(r" \1 ", line) if len(line) <= 10 * LONGEST else line for line in text.splitlines())
     return " ; ".join(re.sub(r"[.,](?=\s|$)", " ; ", _respelled(line)) for line in plain)
 
 
