@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rlvr.policy.decoding import Decoding
 from rlvr.types import Problem, Samples
 
-__all__ = ["Policy", "Scores"]
+__all__ = ["Policy", "Scores", "check_draws"]
 
 
 class Scores(NamedTuple):
@@ -57,3 +57,17 @@ class Policy(Protocol):
     def decode(self, ids: Iterable[int]) -> str:
         """Text of a completion's token ids."""
         ...
+
+
+def check_draws(problems: Sequence[Problem], group_size: int, uniforms: np.ndarray, limits: Sequence[int]) -> None:
+    """Refuse random numbers that are not one row a completion, [P * group_size, T] with T >= max(limits).
+
+    >>> check_draws([Problem("a", "b")], 2, np.zeros((2, 3)), [4])
+    Traceback (most recent call last):
+    ValueError: sample: uniforms (2, 3) must be [1 problems x 2 samples, at least 4 tokens]
+    """
+    if len(uniforms) != len(problems) * group_size or uniforms.shape[1] < max(limits):
+        raise ValueError(
+            f"sample: uniforms {uniforms.shape} must be [{len(problems)} problems x {group_size} samples, at least "
+            f"{max(limits)} tokens]"
+        )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rlvr.policy.base import Scores
+from rlvr.policy.base import Scores, check_draws
 from rlvr.policy.chunks import chosen_log_probs
 from rlvr.policy.decoding import Decoding
 from rlvr.policy.hf_load import ModelSettings, add_lora, eos_ids, open_files
@@ -83,11 +83,7 @@ class HFPolicy:
         decoding: Decoding = Decoding(),
     ) -> Samples:
         """Draw completions; ``uniforms`` is [P * group_size, T] with T >= max(limits)."""
-        if len(uniforms) != len(problems) * group_size or uniforms.shape[1] < max(limits):
-            raise ValueError(
-                f"sample: uniforms {uniforms.shape} must be [{len(problems)} problems x {group_size} samples, at least "
-                f"{max(limits)} tokens]"
-            )
+        check_draws(problems, group_size, uniforms, limits)
         bounds = np.minimum(limits, self.settings.max_new_tokens or max(limits))
         prompts = [self.tokens.prompt(problem) for problem in problems]
         self._check_room(problems, prompts, bounds)

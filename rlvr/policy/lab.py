@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlvr.policy.base import Scores
+from rlvr.policy.base import Scores, check_draws
 from rlvr.policy.critic import LabCritic
 from rlvr.policy.decoding import Decoding
 from rlvr.policy.packing import Prompts
@@ -74,11 +74,7 @@ class LabPolicy:
         decoding: Decoding = Decoding(),
     ) -> Samples:
         """Draw completions by unique-prefix sampling; ``uniforms`` is [P * group_size, T] with T >= max(limits)."""
-        if len(uniforms) != len(problems) * group_size or uniforms.shape[1] < max(limits):
-            raise ValueError(
-                f"sample: uniforms {uniforms.shape} must be [{len(problems)} problems x {group_size} samples, at least "
-                f"{max(limits)} tokens]"
-            )
+        check_draws(problems, group_size, uniforms, limits)
         self.check_room(problems, limits)
         parts = []
         for low in range(0, len(problems), PROMPTS_AT_ONCE):

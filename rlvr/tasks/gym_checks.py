@@ -8,6 +8,7 @@ complex_arithmetic     ``nan`` passes: ``min(1.0, nan)`` is 1.0
 coin_flip              0 passes for every probability below its absolute tolerance
 gsm_symbolic           the first number of a text counts, without its sign
 fraction_simplification  a right fraction passes with anything around it
+time_intervals         "2 days" passes with anything after it
 =====================  ==================================================================================
 """
 
@@ -58,6 +59,11 @@ def _fraction(problem: Problem, answer: str) -> Checked:
     return Checked("unparsed" if read_number(answer) is None else "right", answer)
 
 
+def _interval(problem: Problem, answer: str) -> Checked:
+    shape = r"-?\d+ days?(, ?[\d:.]+)?|-?[\d:.]+"
+    return Checked("right" if re.fullmatch(shape, answer.strip()) else "unparsed", answer)
+
+
 STRICTER: Mapping[str, Callable[[Problem, str], Checked]] = {
     "countdown": _puzzle,
     "puzzle24": _puzzle,
@@ -66,4 +72,5 @@ STRICTER: Mapping[str, Callable[[Problem, str], Checked]] = {
     "coin_flip": _probability,
     "gsm_symbolic": _number,
     "fraction_simplification": _fraction,
+    "time_intervals": _interval,
 }
