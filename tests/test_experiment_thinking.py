@@ -18,6 +18,7 @@ from rlvr.experiments.thinking_model import expected_wait, predicted_steps
 from rlvr.experiments.thinking_panels import answer, panels
 from rlvr.experiments.thinking_work import chain_probability, first_words
 from rlvr.lab import pretrain, store
+from rlvr.lab.lock import run_lock
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.train import train
 from rlvr.policy import LabPolicy
@@ -271,3 +272,12 @@ def test_all_of_it_runs_small(tmp_path) -> None:
     parts = dict(shown[3]["rows"])["step 0"]
     assert sum(parts.values()) == pytest.approx(results.metrics("think2", "completions/mean_length")[:, 0].mean())
     assert answer(results).startswith("It selects.")
+
+
+def test_a_finished_base_is_read_while_another_run_reads_it_too(tmp_path: Path) -> None:
+    """Two second stages begin at once: neither may hold the other up at the first stage that both start from."""
+    tiny = {"steps": 2, "prompts_per_step": 2, "shape": {"width": 16, "heads": 2}, "checkpoint_every": 2}
+    first = replace(pretrain.BASES["think_stage1"], **tiny)
+    folder = pretrain.make_base("think_stage1", first, tmp_path)
+    with run_lock(folder):
+        assert pretrain.make_base("think_stage1", first, tmp_path) == folder

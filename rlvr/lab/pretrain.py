@@ -7,6 +7,7 @@ from pathlib import Path
 
 import rlvr
 from rlvr.lab.recipe import Recipe
+from rlvr.lab.store import is_finished
 from rlvr.lab.train import OnStep, train
 
 __all__ = ["BASES", "base_folder", "base_recipe", "bases_root", "make_base", "start_of"]
@@ -90,8 +91,14 @@ def bases_root(folder: Path) -> Path:
 
 
 def make_base(name: str, recipe: Recipe, root: Path, on_step: OnStep = lambda step, metrics: None) -> Path:
-    """The run folder of a base, trained now if it isn't there yet, after the base that it starts from."""
-    return train(base_folder(name, recipe, root), recipe, start_of(recipe, root, on_step), on_step=on_step)
+    """The run folder of a base, trained now if it isn't there yet, after the base that it starts from.
+
+    A finished one is only read: its name says what it was made of, and two runs that start from it must not wait for a lock.
+    """
+    folder = base_folder(name, recipe, root)
+    if is_finished(folder):
+        return folder
+    return train(folder, recipe, start_of(recipe, root, on_step), on_step=on_step)
 
 
 def start_of(recipe: Recipe, root: Path, on_step: OnStep = lambda step, metrics: None) -> Path | None:
