@@ -10,6 +10,7 @@ import pytest
 from rlvr.experiments import EXPERIMENTS, Plan, Results, run_experiment
 from rlvr.experiments.smollm_rules import beyond_form, control, improves, sharpens
 from rlvr.lab.jsonl import read_json
+from rlvr.report.data import read_experiment
 
 
 class Made(Results):
@@ -69,4 +70,11 @@ def test_the_whole_experiment_runs_with_a_tiny_model(tmp_path: Path) -> None:
     folder = run_experiment(small, Plan(tmp_path, jobs=1))
     summary = read_json(folder / "experiment.json")
     assert [panel["key"] for panel in summary["panels"]] == ["passk", "learning", "form", "numbers", "texts"]
-    assert len(summary["claims"]) == 4 and "random" in summary["answer"] and summary["preliminary"]
+    assert [series["x"] for series in summary["panels"][0]["series"]] == [[1, 2]] * 4  # no more than there are samples
+    assert (
+        "At 2 samples" in summary["answer"]
+        and len(summary["claims"]) == 4
+        and "random" in summary["answer"]
+        and summary["preliminary"]
+    )
+    assert read_experiment(folder).gaps == ()  # the model as it came is no unfinished run

@@ -48,7 +48,8 @@ CLAIMS = (
         "smollm-sharpens",
         "RL sharpens: it gains more at one sample than at sixteen.",
         "Yue et al. 2025: the base catches up at large k",
-        "Lenient gain over the base at pass@1 minus the gain at pass@16, by problem: interval above 0.",
+        "Lenient gain over the base at pass@1 minus the gain at pass@16 (as many samples as a quick run has), by problem: "
+        "interval above 0.",
         rules.sharpens,
     ),
     Claim(

@@ -11,7 +11,6 @@ __all__ = ["answer", "beyond_form", "control", "improves", "panels", "sharpens"]
 
 SET = "largest"
 ARMS = ("base", "grpo", "rft", "random")
-KS = (1, 2, 4, 8, 16)
 
 
 def _counts(results: Results, arm: str, seed: int, lenient: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -28,9 +27,14 @@ def _pass(results: Results, arm: str, k: int, lenient: bool = True) -> np.ndarra
     by_seed = []
     for seed in results.arm_seeds(arm):
         right, samples = _counts(results, arm, seed, lenient)
-        known = k if k <= samples.min() else int(samples.min())
-        by_seed.append([pass_at_k(int(n), int(c), known) for n, c in zip(samples, right, strict=True)])
+        by_seed.append([pass_at_k(int(n), int(c), k) for n, c in zip(samples, right, strict=True)])
     return np.mean(by_seed, axis=0)
+
+
+def _sizes(results: Results) -> list[int]:
+    """1, 2, 4, ... up to the samples that there are: fewer in a quick run."""
+    _, samples = _counts(results, "base", results.seeds[0], True)
+    return [2**i for i in range(int(samples.min()).bit_length())]
 
 
 def _gain(results: Results, arm: str, than: str = "base", k: int = 1, lenient: bool = True) -> Interval:
@@ -60,8 +64,9 @@ def control(results: Results) -> Finding:
 
 def sharpens(results: Results) -> Finding:
     """The gain at one sample against the gain at the most."""
-    gains = {k: _pass(results, "grpo", k) - _pass(results, "base", k) for k in (1, KS[-1])}
-    gap = over_problems(gains[1] - gains[KS[-1]])
+    most = _sizes(results)[-1]
+    gains = {k: _pass(results, "grpo", k) - _pass(results, "base", k) for k in (1, most)}
+    gap = over_problems(gains[1] - gains[most])
     words = ", ".join(f"pass@{k} {percent(over_problems(gain))}" for k, gain in gains.items())
     return _finding(
         gap, f"gains {words}; difference {percent(gap)}", "It gains as much or more at many samples: it extends."
@@ -79,11 +84,12 @@ def answer(results: Results) -> str:
     """What the three rewards made of the model, in plain words."""
     moved = ", ".join(f"{arm} {_words(results, arm)}" for arm in ARMS)
     gap, chance = _gain(results, "grpo"), _gain(results, "random")
+    most = _sizes(results)[-1]
     sure = "surely" if gap.lo > 0 else "not surely"
     return (
         f"Right in any form, at one sample: {moved}. GRPO's gain of {percent(gap)} is {sure} above 0; the random "
-        f"reward moved it by {percent(chance)}. At {KS[-1]} samples the base solves {_words(results, 'base', KS[-1])} and the "
-        f"model after GRPO {_words(results, 'grpo', KS[-1])}."
+        f"reward moved it by {percent(chance)}. At {most} samples the base solves {_words(results, 'base', most)} and the "
+        f"model after GRPO {_words(results, 'grpo', most)}."
     )
 
 
@@ -93,11 +99,11 @@ def panels(results: Results) -> list[Panel]:
 
 
 def _curves(results: Results) -> Lines:
-    series = []
+    series, sizes = [], _sizes(results)
     for arm in ARMS:
-        spans = [share_over_problems(_pass(results, arm, k)) for k in KS]
+        spans = [share_over_problems(_pass(results, arm, k)) for k in sizes]
         y, lo, hi = ([getattr(span, end) for span in spans] for end in ("value", "lo", "hi"))
-        series.append(Series(arm, KS, y, lo, hi, dashed=arm == "base", arm=arm))
+        series.append(Series(arm, sizes, y, lo, hi, dashed=arm == "base", arm=arm))
     text = "The share of problems that at least one of k samples solves, in any form; the bands are 95 % over problems."
     return Lines("passk", "Does it sharpen or extend?", text, series, "samples k", "solved", log_x=True)
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rlvr.experiments.base import Experiment, Place
 from rlvr.lab import store
+from rlvr.lab.environment import write_environment
 from rlvr.lab.evaluate import GREEDY, evaluate
 from rlvr.lab.jsonl import write_json
 from rlvr.lab.pretrain import make_base
@@ -66,14 +69,9 @@ def run_base(run: Path, name: str, recipe: Recipe, base: Path, looks: Looks) -> 
     run.mkdir(parents=True, exist_ok=True)
     arm = run.name.rpartition("-s")[0]
     if recipe.model is not None:
-        config = {
-            "arm": arm,
-            "seed": recipe.seed,
-            "task": recipe.task,
-            "model": recipe.model,
-            "recipe": recipe.to_json(),
-        }
-        store.write_config(run, config)
+        facts = {"arm": arm, "seed": recipe.seed, "task": recipe.task, "model": recipe.model, "trained": False}
+        store.write_config(run, facts | {"recipe": recipe.to_json()})
+        write_environment(run, recipe.seed, torch.get_num_threads())
         looks.measure(run, make_policy(recipe), recipe, 0)
         return
     make_base(name, recipe, base.parent.parent)

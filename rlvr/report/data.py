@@ -272,7 +272,8 @@ def _read_run(folder: Path, arm: str, seed: int, gaps: list[str]) -> Run:
         if evaluation:
             evals.setdefault(evaluation.name, {})[evaluation.step] = evaluation
     environment = attempt(gaps, f"{name}/env.json", lambda: dict(read_json(folder / "env.json")), {})
-    finished = is_finished(folder)
+    # A language model that is evaluated as it came was never trained here: there is nothing to finish.
+    finished = is_finished(folder) or config.get("trained") is False
     if not finished:
         done, planned = len(metrics), config.get("steps")
         gaps.append(f"{name} is unfinished: {done} of {planned or 'an unknown number of'} steps are logged.")
