@@ -13,8 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr.experiments import EXPERIMENTS, Experiment, Job, Place, Plan, Results, experiment_named, judge, run_experiment
-from rlvr.experiments.base import no_answer, over, percent
+from rlvr.experiments import (
+    EXPERIMENTS,
+    Experiment,
+    Job,
+    Place,
+    Plan,
+    Results,
+    experiment_named,
+    judge,
+    run_experiment,
+    run_experiments,
+)
+from rlvr.experiments.base import no_answer, no_panels, over, percent
 from rlvr.experiments.lr_search import RATES, best_rate, rates_chosen
 from rlvr.experiments.rl_vs_sft import ARMS as METHODS
 from rlvr.experiments.runner import results_of
@@ -267,6 +278,24 @@ def count_elsewhere(place: Place, settings: Mapping[str, Any]) -> dict[str, Any]
 def found_elsewhere(results: Results) -> str:
     assert results.other("rl_vs_sft").accuracy("grpo", "n12").shape == (1, 4)
     return f"{results.result('reading')['runs']} runs"
+
+
+def test_experiments_share_processes_and_bases_and_are_told_of_when_they_are_over(tmp_path: Path) -> None:
+    first = toy(seeds=(0,))
+    arms = {"grpo": first.arms["grpo"]}
+    # The same base under another experiment's name: with two processes both would make it at once.
+    twin = replace(first, name="twin", arms=arms, claims=(), answer=no_answer, panels=no_panels)
+    second = Experiment(name="reader", title="", question="", setup="", uses=(first,), jobs=reader, seeds=(0,))
+    told = []
+    folders = run_experiments([second, twin], Plan(tmp_path, jobs=2), told.append)
+    assert [folder.name for folder in folders] == ["rl_vs_sft", "reader", "twin"]
+    assert sorted(told) == sorted(folders) and told.index(folders[0]) < told.index(folders[1])
+    assert len(list((tmp_path / "bases").iterdir())) == 1
+    weights = [(folder / "grpo-s0" / "model.safetensors").read_bytes() for folder in (folders[0], folders[2])]
+    assert weights[0] == weights[1]
+    told.clear()
+    run_experiments([twin], Plan(tmp_path, jobs=2), told.append)
+    assert told == [folders[2]]
 
 
 def test_arms_have_seeds_of_their_own_and_share_bases(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 from rlvr.cli import attack, bootstrap, look, models, options, power, reproduce, run
 from rlvr.cli.words import Mistake
 from rlvr.lab.lock import RunIsBusy
+from rlvr.lab.memory import keep_freed_memory
 from rlvr.lab.track import MissingExtra
 
 __all__ = ["Mistake", "perform"]
@@ -32,6 +33,7 @@ def perform(command: Any) -> int:
     """Carry out a parsed command and return its exit code; errors a user can mend come out as ``Mistake``."""
     # Small matrices don't scale over threads; parallel work is processes.
     torch.set_num_threads(1)
+    keep_freed_memory()
     try:
         _check_device(getattr(command, "device", "cpu"))
         return DEEDS[type(command)](command) or 0

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from rlvr.cli import options
 from rlvr.cli.words import Mistake, console
-from rlvr.experiments import EXPERIMENTS, LECTURE, Plan, Results, experiment_named, run_experiment
+from rlvr.experiments import EXPERIMENTS, LECTURE, Plan, Results, experiment_named, run_experiments
 from rlvr.experiments.ledger import ledger_of, newest, write_ledger
 from rlvr.experiments.runner import results_of
 from rlvr.lab import store
@@ -36,12 +37,8 @@ def reproduce(command: options.Reproduce) -> None:
     asked = [name for word in command.experiments for name in (LECTURE if word == "all" else [word])]
     wanted = [experiment_named(name) for name in dict.fromkeys(asked)]
     out, began = console(), time.monotonic()
-    for experiment in wanted:
-        out.print(f"[bold]{experiment.title}[/bold]")
-        plan = Plan(command.out, command.seeds, command.jobs, command.quick, command.force)
-        folder = run_experiment(experiment, plan)
-        _print_summary(out, folder)
-        out.print(f"Report: {write_report(folder)}", soft_wrap=True)
+    plan = Plan(command.out, command.seeds, command.jobs, command.quick, command.force)
+    run_experiments(wanted, plan, partial(_show, out, {experiment.name for experiment in wanted}))
     folders = newest(command.out, list(EXPERIMENTS))
     ledger = write_ledger(command.out, folders)
     if len(wanted) > 1:
@@ -52,8 +49,13 @@ def reproduce(command: options.Reproduce) -> None:
         out.print(f"Took {duration(time.monotonic() - began)}.")
 
 
-def _print_summary(out: Console, folder: Path) -> None:
+def _show(out: Console, wanted: Collection[str], folder: Path) -> None:
+    """Write an experiment's page and print what came of it, if it was asked for and not only used."""
+    report = write_report(folder)
     summary, results = results_of(folder)
+    if summary["name"] not in wanted:
+        return
+    out.print(f"[bold]{summary['title']}[/bold]")
     if summary["answer"]:
         out.print(summary["answer"], soft_wrap=False)
     runs = [*summary["bases"], *summary["arms"]]
@@ -63,6 +65,7 @@ def _print_summary(out: Console, folder: Path) -> None:
         out.print(_line(claim))
     if summary["preliminary"]:
         out.print("Fewer than three seeds: preliminary.")
+    out.print(f"Report: {report}", soft_wrap=True)
 
 
 def _accuracies(results: Results, runs: Sequence[str]) -> Table:

@@ -6,7 +6,7 @@ from rlvr.experiments.lr_search import LR_SEARCH
 from rlvr.experiments.passk import PASSK
 from rlvr.experiments.reward_hacking import REWARD_HACKING
 from rlvr.experiments.rl_vs_sft import RL_VS_SFT
-from rlvr.experiments.runner import Plan, run_experiment
+from rlvr.experiments.runner import Plan, run_experiment, run_experiments
 from rlvr.experiments.smollm import SMOLLM
 from rlvr.experiments.test_time import TEST_TIME
 from rlvr.experiments.thinking import THINKING
@@ -25,6 +25,7 @@ __all__ = [
     "experiment_named",
     "judge",
     "run_experiment",
+    "run_experiments",
 ]
 
 OF_THE_LECTURE = (RL_VS_SFT, PASSK, THINKING, REWARD_HACKING, TEST_TIME, EXERCISES, LR_SEARCH)

@@ -163,6 +163,14 @@ class Experiment:
     notes: Sequence[str] = ()
     quick: bool = False
 
+    def folder_in(self, out: Path) -> Path:
+        """Where its runs go below ``out``."""
+        return Path(out) / (self.name + "-quick" * self.quick)
+
+    def all_used(self) -> "list[Experiment]":
+        """The experiments that it uses, each after those that it uses itself."""
+        return [each for used in self.uses for each in (*used.all_used(), used)]
+
     def base_arm(self, base: str) -> str:
         """The name under which a base's evaluation is found among the runs."""
         return "base" if len(self.bases) == 1 else f"base_{base}"

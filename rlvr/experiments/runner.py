@@ -1,11 +1,11 @@
-"""Runs an experiment: every unit as soon as what it needs is there, one process a core, nothing done twice."""
+"""Runs experiments: every unit of all of them as soon as what it needs is there, one process a core, nothing done twice."""
 
 import multiprocessing
 import os
 import shutil
 import threading
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +16,11 @@ from rlvr.experiments.panels import as_data
 from rlvr.experiments.units import Unit, clear_stale, finished, units_of
 from rlvr.lab import store
 from rlvr.lab.jsonl import read_json, write_json
+from rlvr.lab.memory import keep_freed_memory
 from rlvr.lab.pretrain import base_folder
 from rlvr.lab.progress import Board
 
-__all__ = ["Plan", "results_of", "run_experiment"]
+__all__ = ["Plan", "results_of", "run_experiment", "run_experiments"]
 
 POLL_SECONDS = 0.5
 
@@ -35,23 +36,41 @@ class Plan(NamedTuple):
 
 
 def run_experiment(experiment: Experiment, plan: Plan) -> Path:
-    """Do every unit that is not finished, judge the claims, write ``experiment.json``; the experiments it uses come first.
+    """``run_experiments`` of one; returns its folder."""
+    return run_experiments([experiment], plan)[-1]
 
-    Returns the experiment's folder. ``force`` removes finished work first, bases included, but not the experiments used.
+
+def run_experiments(
+    experiments: Sequence[Experiment], plan: Plan, over: Callable[[Path], None] = lambda folder: None
+) -> list[Path]:
+    """Do every unit that is not finished; judge an experiment's claims, write its ``experiment.json`` and call ``over`` with
+    its folder as soon as all its units are.
+
+    All share one pool of processes, so a core that one experiment leaves idle takes up the next. The experiments that these
+    use come first; the folders are returned in that order. ``force`` removes finished work first, bases included, but not
+    that of experiments that are only used.
     """
-    for used in experiment.uses:
-        run_experiment(used, plan._replace(force=False))
-    experiment = _sized(experiment, plan)
-    folder = Path(plan.out) / (experiment.name + "-quick" * plan.quick)
+    sized = [_sized(experiment, plan) for experiment in experiments]
     if plan.force:
-        _remove(experiment, folder)
-    units = units_of(experiment, folder)
-    clear_stale(units)
-    open_units = [unit for unit in units if not finished(unit.folder)]
-    if open_units:
-        _run_all(open_units, _workers(plan, open_units), _threads(experiment, plan))
-    _write_summary(experiment, plan, folder)
-    return folder
+        for experiment in sized:
+            _remove(experiment, experiment.folder_in(plan.out))
+    ordered = {each.name: each for experiment in sized for each in (*experiment.all_used(), experiment)}
+    units = {name: units_of(each, each.folder_in(plan.out)) for name, each in ordered.items()}
+    everything = [unit for found in units.values() for unit in found]
+    clear_stale(everything)
+    unjudged = dict(units)
+
+    def settle() -> None:
+        for name in [name for name, found in unjudged.items() if all(finished(unit.folder) for unit in found)]:
+            del unjudged[name]
+            folder = ordered[name].folder_in(plan.out)
+            _write_summary(ordered[name], plan, folder)
+            over(folder)
+
+    settle()
+    if open_units := [unit for unit in everything if not finished(unit.folder)]:
+        _run_all(open_units, plan, settle)
+    return [each.folder_in(plan.out) for each in ordered.values()]
 
 
 def results_of(folder: Path) -> tuple[dict[str, Any], Results]:
@@ -62,8 +81,9 @@ def results_of(folder: Path) -> tuple[dict[str, Any], Results]:
 
 def _sized(experiment: Experiment, plan: Plan) -> Experiment:
     seeds = tuple(range(plan.seeds)) if plan.seeds else experiment.seeds
+    experiment = replace(experiment, seeds=seeds, uses=tuple(_sized(used, plan) for used in experiment.uses))
     if not plan.quick:
-        return replace(experiment, seeds=seeds)
+        return experiment
     arms = {
         name: replace(
             recipe,
@@ -84,38 +104,46 @@ def _remove(experiment: Experiment, folder: Path) -> None:
             shutil.rmtree(base_folder(base, experiment.base_recipe(base, seed), folder.parent), ignore_errors=True)
 
 
-def _workers(plan: Plan, units: Sequence[Unit]) -> int:
-    return min(plan.jobs or os.cpu_count() or 1, len(units))
-
-
-def _threads(experiment: Experiment, plan: Plan) -> int:
-    """Threads a process: one, as small matrices don't scale over them, but a language model's do."""
+def _run_all(units: Sequence[Unit], plan: Plan, settle: Callable[[], None]) -> None:
     cores = os.cpu_count() or 1
-    large = any(recipe.model is not None for recipe in experiment.arms.values())
-    return max(1, cores // (plan.jobs or cores)) if large else 1
-
-
-def _run_all(units: Sequence[Unit], workers: int, threads: int) -> None:
-    context = multiprocessing.get_context("spawn")
+    workers = min(plan.jobs or cores, len(units))
+    several = len({unit.folder.parent for unit in units}) > 1
+    names = {unit.folder: f"{unit.folder.parent.name}/{unit.name}" if several else unit.name for unit in units}
     waiting, running = list(units), {}
     with (
-        Board({unit.name: unit.steps for unit in units}) as board,
-        ProcessPoolExecutor(workers, context, _start_worker, (threads,)) as pool,
+        Board({names[unit.folder]: unit.steps for unit in units}) as board,
+        ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker) as pool,
     ):
         try:
             while waiting or running:
-                ready = [unit for unit in waiting if all(map(finished, unit.needs))]
-                for unit in ready[: workers - len(running)]:
+                while len(running) < workers and (unit := _ready(waiting, running.values())):
                     waiting.remove(unit)
-                    running[pool.submit(unit.start)] = unit
-                done, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-                _report(board, running.values())
-                for future in done:
-                    board.finish(running.pop(future).name)
+                    # One thread a process, as small matrices don't scale over them, but a language model's do.
+                    threads = max(1, cores // (plan.jobs or cores)) if unit.large else 1
+                    running[pool.submit(_work, unit, threads)] = unit
+                over, _ = wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+                _report(board, names, running.values())
+                for future in over:
+                    board.finish(names[running.pop(future).folder])
                     future.result()
+                if over:
+                    settle()
         except BaseException:
             _stop(pool)
             raise
+
+
+def _ready(waiting: Sequence[Unit], running: Collection[Unit]) -> Unit | None:
+    """The first unit that has all it needs. Experiments share bases: what is being made just now is waited for."""
+    busy = {unit.progress for unit in running}
+    return next((u for u in waiting if u.progress not in busy and all(map(finished, u.needs))), None)
+
+
+def _work(unit: Unit, threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    unit.start()
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
@@ -125,17 +153,17 @@ def _stop(pool: ProcessPoolExecutor) -> None:
     pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _report(board: Board, running: Collection[Unit]) -> None:
+def _report(board: Board, names: Mapping[Path, str], running: Collection[Unit]) -> None:
     for unit in running:
         metrics = store.last_metrics(unit.progress)
-        board.update(unit.name, min(metrics["step"] + 1, unit.steps) if metrics else 0, unit.steps, metrics or {})
+        board.update(
+            names[unit.folder], min(metrics["step"] + 1, unit.steps) if metrics else 0, unit.steps, metrics or {}
+        )
 
 
-def _start_worker(threads: int) -> None:
-    """Threads for arithmetic, and an end with the parent: one that was killed can't end its workers itself."""
-    import torch
-
-    torch.set_num_threads(threads)
+def _start_worker() -> None:
+    """Freed memory kept, and an end with the parent: one that was killed can't end its workers itself."""
+    keep_freed_memory()
     # The page and the metrics say when each run's alarm went off; here it would only break the lines of progress.
     warnings.filterwarnings("ignore", message=".*divergence alarm")
     threading.Thread(target=_die_with_parent, daemon=True).start()

@@ -21,7 +21,10 @@ MADE_OF, DONE = "unit.json", "DONE"
 
 @dataclass(frozen=True)
 class Unit:
-    """One piece of work for a worker process: ``call`` fills ``folder``; ``steps`` are logged in ``progress``'s metrics."""
+    """One piece of work for a worker process: ``call`` fills ``folder``; ``steps`` are logged in ``progress``'s metrics.
+
+    A ``large`` one works on a language model.
+    """
 
     folder: Path
     needs: tuple[Path, ...]
@@ -29,6 +32,7 @@ class Unit:
     settings: Mapping[str, Any]
     progress: Path
     steps: int = 1
+    large: bool = False
 
     @property
     def name(self) -> str:
@@ -45,7 +49,7 @@ class Unit:
     def made_of(self) -> dict[str, Any]:
         """The settings, and the digest of what each needed unit is made of."""
         return json.loads(
-            json.dumps({"settings": self.settings, "needs": {str(n.name): _digest(n) for n in self.needs}})
+            json.dumps({"settings": self.settings, "needs": {"/".join(n.parts[-2:]): _digest(n) for n in self.needs}})
         )
 
     def stale(self) -> bool:
@@ -67,18 +71,20 @@ def _digest(folder: Path) -> str | None:
 
 def units_of(experiment: Experiment, folder: Path) -> list[Unit]:
     """All units, each after those that it needs; needs that no unit is called by are refused."""
-    root, looks = folder.parent, Looks.of(experiment)
+    looks = Looks.of(experiment)
     bases = [(base, seed) for seed in experiment.seeds_of_bases() for base in experiment.bases]
     units = [_base(experiment, base, seed, folder, looks) for base, seed in bases]
     arms = [(arm, seed) for arm in experiment.arms for seed in experiment.arm_seeds(arm)]
     arms.sort(key=lambda pair: pair[1])
     units += [_arm(experiment, arm, seed, folder, looks) for arm, seed in arms]
-    elsewhere = tuple(used for other in experiment.uses for used in _used(other, root, experiment.quick))
+    elsewhere = tuple(
+        unit.folder for other in experiment.uses for unit in units_of(other, other.folder_in(folder.parent))
+    )
     units += [
-        _job(job, Place(folder / job.name, folder, root, experiment.quick), elsewhere)
+        _job(job, Place(folder / job.name, folder, folder.parent, experiment.quick), elsewhere)
         for job in experiment.jobs(experiment)
     ]
-    return _in_order(experiment, units)
+    return _in_order(experiment, units, set(elsewhere))
 
 
 def _base(experiment: Experiment, base: str, seed: int, folder: Path, looks: Looks) -> Unit:
@@ -87,7 +93,15 @@ def _base(experiment: Experiment, base: str, seed: int, folder: Path, looks: Loo
     settings = {"base": place.name, "looks": asdict(looks)}
     # A second stage starts where the first ended, so two processes must not make the first at once.
     needs = (folder / f"{experiment.base_arm(recipe.base)}-s{seed}",) if recipe.base in experiment.bases else ()
-    return Unit(run, needs, partial(run_base, run, base, recipe, place, looks), settings, place, recipe.steps)
+    return Unit(
+        run,
+        needs,
+        partial(run_base, run, base, recipe, place, looks),
+        settings,
+        place,
+        recipe.steps,
+        recipe.model is not None,
+    )
 
 
 def _arm(experiment: Experiment, arm: str, seed: int, folder: Path, looks: Looks) -> Unit:
@@ -98,7 +112,15 @@ def _arm(experiment: Experiment, arm: str, seed: int, folder: Path, looks: Looks
         needs.insert(0, folder / f"{experiment.base_arm(recipe.base)}-s{of_base}")
         base = base_folder(recipe.base, experiment.base_recipe(recipe.base, of_base), folder.parent)
     settings = {"recipe": recipe.to_json(), "looks": asdict(looks)}
-    return Unit(run, tuple(needs), partial(run_arm, run, recipe, base, looks), settings, run, recipe.steps)
+    return Unit(
+        run,
+        tuple(needs),
+        partial(run_arm, run, recipe, base, looks),
+        settings,
+        run,
+        recipe.steps,
+        recipe.model is not None,
+    )
 
 
 def _job(job: Job, place: Place, elsewhere: tuple[Path, ...]) -> Unit:
@@ -107,19 +129,10 @@ def _job(job: Job, place: Place, elsewhere: tuple[Path, ...]) -> Unit:
     return Unit(place.out, needs, partial(run_job, place, job.work, job.settings), settings, place.out)
 
 
-def _used(experiment: Experiment, root: Path, quick: bool) -> list[Path]:
-    return [path.parent for path in sorted((root / (experiment.name + "-quick" * quick)).glob(f"*/{MADE_OF}"))]
-
-
-def _in_order(experiment: Experiment, units: Sequence[Unit]) -> list[Unit]:
-    waiting, placed, ordered = list(units), set(), []
-    own = {unit.folder for unit in units}
+def _in_order(experiment: Experiment, units: Sequence[Unit], placed: set[Path]) -> list[Unit]:
+    waiting, ordered = list(units), []
     while waiting:
-        ready = [
-            unit
-            for unit in waiting
-            if all(need in placed or (need not in own and finished(need)) for need in unit.needs)
-        ]
+        ready = [unit for unit in waiting if placed.issuperset(unit.needs)]
         if not ready:
             lacking = sorted({need.name for unit in waiting for need in unit.needs if need not in placed})
             raise ValueError(

@@ -122,7 +122,7 @@ class Recipe:
         critic = self.algorithm.critic is not None
         _require(self, "preset", not critic, "with a model one without a critic, such as grpo or rloo")
 
-    @property
+    @cached_property
     def algorithm(self) -> Algorithm:
         """The preset with the overrides applied."""
         return with_overrides(preset(self.preset), self.overrides)
