@@ -202,6 +202,7 @@ def test_the_sampler_draws_what_the_tree_says() -> None:
 
 def test_walking_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     task, policy = Pointer(), pointer_policy(12.0)
+    policy.model.double()  # leaves stand by falling probability: in float32 some of these would change places
     asked = [task.problem(generator(4, "test", i), n=(4, 9), k=(1, 4)) for i in range(9)]
     limits = [task.limit(problem) for problem in asked]
     whole = walk(policy, asked, limits, Reach(1e-2))
@@ -209,8 +210,8 @@ def test_walking_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(exact, "PROMPTS_AT_ONCE", 4)
     parts = walk(policy, asked, limits, Reach(1e-2))
     assert parts.texts == whole.texts and parts.nodes.tolist() == whole.nodes.tolist()
-    np.testing.assert_allclose(parts.logps, whole.logps, atol=1e-4)
-    np.testing.assert_allclose(parts.rest, whole.rest, rtol=1e-4)
+    np.testing.assert_allclose(parts.logps, whole.logps, atol=1e-9)
+    np.testing.assert_allclose(parts.rest, whole.rest, rtol=1e-9)
     other = pointer_policy(10.0)
     np.testing.assert_allclose(divergence(parts, other).lo, divergence(whole, other).lo, rtol=1e-4)
 

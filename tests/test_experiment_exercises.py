@@ -8,6 +8,7 @@ import pytest
 from test_experiments import toy
 
 from rlvr.experiments import Plan, Results, run_experiment
+from rlvr.experiments.exercise_2 import above_rft, below_grpo, panels
 from rlvr.experiments.exercises_rules import dynamic_sampling, positive_only, std_weight
 from rlvr.lab.jsonl import read_json, write_jsonl
 
@@ -80,3 +81,32 @@ def test_the_experiment_runs_and_compares_with_experiment_01(tmp_path: Path) -> 
     assert [panel["key"] for panel in summary["panels"]] == ["by-step", "by-sample", "power"]
     assert "RFT" in summary["answer"] and summary["preliminary"]
     assert read_json(folder / "dynamic-s0/config.json")["algorithm"]["sampling_rounds"] == "10"
+
+
+@pytest.mark.parametrize(("shift", "verdicts"), [(-0.04, ("holds", "differs")), (0.04, ("differs", "holds"))])
+def test_sixteen_seeds_judge_each_neighbour_in_pairs(shift: float, verdicts: tuple[str, str]) -> None:
+    # Seeds differ by 40 points and the pairs within a seed by 2: only a paired comparison can see 4.
+    seeds, wobble = np.linspace(0.3, 0.7, 16), 0.01 * (-1.0) ** np.arange(16)
+    rows = {"positive_only": seeds + shift + wobble, "grpo": seeds, "rft": seeds}
+    results = made(accuracies=rows)
+    assert (below_grpo(results).verdict, above_rft(results).verdict) == verdicts
+    assert above_rft(results).value == pytest.approx(shift)
+    even = made(accuracies=rows | {"positive_only": seeds + wobble})
+    assert (below_grpo(even).verdict, above_rft(even).verdict) == ("undecided", "undecided")
+
+
+def test_fewer_seeds_are_the_first_ones() -> None:
+    mine = np.array([0.50, 0.54, 0.58, 0.62])
+    narrowing = panels(made(accuracies={"positive_only": mine, "grpo": np.full(4, 0.5), "rft": np.zeros(4)}))[0]
+    line = narrowing.series[0]
+    assert list(line.x) == [3, 4] and line.y == pytest.approx([0.04, 0.06])
+    # Student's 97.5 % point at two degrees of freedom is 4.303: 4.303 * 0.04 / sqrt(3).
+    assert line.hi[0] - line.y[0] == pytest.approx(4.3027 * 0.04 / 3**0.5, rel=1e-4)
+
+
+def test_sixteen_seeds_run_end_to_end(tmp_path: Path) -> None:
+    folder = run_experiment(toy("exercise_2", seeds=(0, 1, 2)), Plan(tmp_path, jobs=2))
+    summary = read_json(folder / "experiment.json")
+    assert [row["id"] for row in summary["claims"]] == ["ex2-needs-negatives", "ex2-above-rft"]
+    assert [panel["key"] for panel in summary["panels"]] == ["narrowing", "power"]
+    assert sorted(run.name for run in folder.glob("rft-s*")) == ["rft-s0", "rft-s1", "rft-s2"]

@@ -1,6 +1,7 @@
 """Claims: one experiment a file. ``EXPERIMENTS`` is the registry, ``LECTURE`` the names of those that check the lecture."""
 
 from rlvr.experiments.base import Claim, Experiment, Finding, Job, Place, Results, judge
+from rlvr.experiments.exercise_2 import EXERCISE_2
 from rlvr.experiments.exercises import EXERCISES
 from rlvr.experiments.lr_search import LR_SEARCH
 from rlvr.experiments.passk import PASSK
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 OF_THE_LECTURE = (RL_VS_SFT, PASSK, THINKING, REWARD_HACKING, TEST_TIME, EXERCISES, LR_SEARCH)
-EXPERIMENTS = {experiment.name: experiment for experiment in (*OF_THE_LECTURE, SMOLLM, ZOO)}
+EXPERIMENTS = {experiment.name: experiment for experiment in (*OF_THE_LECTURE, EXERCISE_2, SMOLLM, ZOO)}
 LECTURE = tuple(experiment.name for experiment in OF_THE_LECTURE)
 
 

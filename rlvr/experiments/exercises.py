@@ -16,7 +16,7 @@ __all__ = ["EXERCISES"]
 # A constant rate: with a decaying one, how long a run was planned to be would decide how fast it learns.
 EARLY = replace(METHODS["grpo"], schedule="constant", eval_every=5, record=(0,))
 ARMS = {
-    "positive_only": replace(METHODS["grpo"], preset="positive_only"),
+    "positive_only": replace(METHODS["grpo"], preset="positive_only", eval_every=0),
     "plain": replace(EARLY, steps=200),
     "dynamic": replace(EARLY, steps=60, overrides={"select": "DropConstant", "sampling_rounds": 10}),
 }
@@ -62,6 +62,7 @@ EXERCISES = Experiment(
     ),
     bases={"cot_L2": BASES["cot_L2"]},
     arms=ARMS,
+    curve_sizes=(12,),
     claims=CLAIMS,
     uses=(RL_VS_SFT,),
     panels=rules.panels,

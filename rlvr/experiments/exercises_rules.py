@@ -11,7 +11,17 @@ from rlvr.experiments.panels import Lines, Panel, Series, Table
 from rlvr.lab import store
 from rlvr.stats import minimum_detectable_effect, seeds_needed
 
-__all__ = ["answer", "dynamic_sampling", "panels", "positive_only", "std_weight"]
+__all__ = [
+    "EFFECT",
+    "OUTSIDE",
+    "answer",
+    "dynamic_sampling",
+    "outside",
+    "panels",
+    "positive_only",
+    "power_table",
+    "std_weight",
+]
 
 HARD, EVEN, GROUP = 0.05, 0.5, 20
 EFFECT = 0.05
@@ -37,14 +47,15 @@ def _pull(advantage, share: float) -> float:
     return float(advantage(rewards)[rewards > 0].sum())
 
 
-def _outside(results: Results, arm: str) -> np.ndarray:
+def outside(results: Results, arm: str) -> np.ndarray:
+    """[S] greedy accuracy beyond the trained lengths, the mean of n = 14 and 16."""
     return np.mean([results.accuracy(arm, label).mean(1) for label in OUTSIDE], axis=0)
 
 
 def _gaps(results: Results) -> dict[str, np.ndarray]:
     """Positive-only minus each neighbour, a number a seed."""
-    mine, first = _outside(results, "positive_only"), results.other("rl_vs_sft")
-    return {arm: mine - _outside(first, arm) for arm in ("grpo", "rft")}
+    mine, first = outside(results, "positive_only"), results.other("rl_vs_sft")
+    return {arm: mine - outside(first, arm) for arm in ("grpo", "rft")}
 
 
 def positive_only(results: Results) -> Finding:
@@ -129,7 +140,7 @@ def panels(results: Results) -> list[Panel]:
             "completions sampled",
             "right on n = 12",
         ),
-        _power_table(results),
+        power_table(_gaps(results)),
     ]
 
 
@@ -146,15 +157,17 @@ def _curve(results: Results, by_sample: bool) -> list[Series]:
     return lines
 
 
-def _power_table(results: Results) -> Table:
+def power_table(gaps: dict[str, np.ndarray]) -> Table:
+    """What positive-only minus each neighbour, a number a seed, can tell and what it would take to tell more."""
     rows = []
-    for arm, gap in _gaps(results).items():
+    for arm, gap in gaps.items():
         spread = float(np.std(gap, ddof=1)) if len(gap) > 1 else float("nan")
         known = spread > 0
         needed = seeds_needed(EFFECT, spread, paired=True) if known else "unknown"
         least = f"{100 * minimum_detectable_effect(spread, len(gap), paired=True):.1f}" if known else "unknown"
         rows.append((f"positive-only - {arm.upper()}", percent(over(gap)), f"{100 * spread:.1f}", least, needed))
     columns = ("difference, mean of n = 14 and 16", "measured", "sd over seeds, points")
-    columns += (f"smallest difference that {len(results.seeds)} seeds find, points", "seeds needed for 5 points")
+    seeds = len(next(iter(gaps.values())))
+    columns += (f"smallest difference that {seeds} seeds find, points", "seeds needed for 5 points")
     text = "Two-sided test at 5 %, power 80 %, pairs of seeds with the same base and draws."
     return Table("power", "How many seeds would tell the methods apart?", text, columns, rows)

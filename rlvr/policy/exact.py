@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rlvr.policy.decoding import Decoding
 from rlvr.policy.lab import PROMPTS_AT_ONCE, LabPolicy
-from rlvr.policy.transformer import Past
+from rlvr.policy.transformer import SharedPast
 from rlvr.types import Problem
 
 __all__ = ["Bounds", "Divergence", "Reach", "Tree", "divergence", "walk"]
@@ -179,15 +179,14 @@ class _Level:
     tokens: np.ndarray
     logps: np.ndarray
     logits: Tensor
-    past: Past
+    past: SharedPast
     position: Tensor
-    slot: int
 
     def rows(self, low: int, high: int) -> "_Level":
         """The rows from ``low`` to ``high``."""
         index = torch.arange(low, high, device=self.logits.device)
         tensors = self.logits[low:high], self.past.rows(index), self.position[low:high]
-        return _Level(self.problem[low:high], self.tokens[low:high], self.logps[low:high], *tensors, self.slot)
+        return _Level(self.problem[low:high], self.tokens[low:high], self.logps[low:high], *tensors)
 
 
 @dataclass
@@ -212,7 +211,7 @@ class _Walk:
         logits, past = self.policy.model.encode(prompts, extra=int(self.limits[low:high].max()))
         problem, after = np.arange(low, high), prompts.offsets + prompts.lengths
         empty = np.zeros((high - low, 0), dtype=np.int64)
-        return _Level(problem, empty, np.zeros(high - low), logits, past, after, prompts.tokens.shape[1])
+        return _Level(problem, empty, np.zeros(high - low), logits, SharedPast.of(past, prompts.tokens.shape[1]), after)
 
     def descend(self, level: _Level) -> None:
         """Expand a level and all below it."""
@@ -242,8 +241,8 @@ class _Walk:
         logits = level.logits[:0]
         if len(on):
             follow = torch.from_numpy(token[on]).to(rows.device)
-            logits = self.policy.model.decode(follow, position, past, level.slot)
-        return _Level(problem[on], tokens[on], logps[on], logits, past, position + 1, level.slot + 1)
+            logits = self.policy.model.decode(follow, position, past, tokens.shape[1] - 1)
+        return _Level(problem[on], tokens[on], logps[on], logits, past, position + 1)
 
     def chosen(self, level: _Level) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Continuations that are kept: their row, their token, their log-probability."""

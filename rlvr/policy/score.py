@@ -29,7 +29,10 @@ def unique_rows(prompts: Prompts, index: Tensor, tokens: Tensor, mask: Tensor) -
     """Pack rows [R T], row r continuing prompt ``index[r]``, each prompt and each distinct row once; some mask must be true."""
     width = int(mask.any(0).sum())
     columns = torch.cat([index[:, None], torch.where(mask, tokens, -1)[:, :width]], dim=1)
-    unique, back = torch.unique(columns, dim=0, return_inverse=True)
+    if (index[1:] > index[:-1]).all():  # one row a prompt: they differ, and stand in the order that sorting would give
+        unique, back = columns, torch.arange(len(index), device=index.device)
+    else:
+        unique, back = torch.unique(columns, dim=0, return_inverse=True)
     used, prompt = torch.unique_consecutive(unique[:, 0], return_inverse=True)
     text = pack(prompts.rows(used), prompt, unique[:, 1:].clamp(min=0), unique[:, 1:] >= 0)
     return UniqueRows(text, F.pad(text.rows.index_select(0, back), (0, mask.shape[1] - width)))

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from rlvr.policy.packing import Packed, Prompts, pack_prompts
 from rlvr.policy.positions import Sinusoids
 
-__all__ = ["Past", "Transformer", "TransformerConfig"]
+__all__ = ["Past", "SharedPast", "Transformer", "TransformerConfig"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,68 @@ class Past(NamedTuple):
     def rows(self, index: Tensor) -> "Past":
         """The past of other rows."""
         return Past(self.cache.index_select(2, index), *(part.index_select(0, index) for part in self[1:]))
+
+    def attend(self, layer: int, queries: Tensor, new: Tensor, slot: int) -> Tensor:
+        """Write the keys and values [2 R H D] of ``slot`` and attend up to it: [R W] from queries [R H D]."""
+        count, heads, width = queries.shape
+        cache = self.cache[layer]
+        cache[..., slot, :] = new
+        keys, values = cache[..., : slot + 1, :].flatten(1, 2)
+        scores = torch.bmm((queries * width**-0.5).view(-1, 1, width), keys.transpose(1, 2))
+        scores = scores.view(count, heads, 1, -1) + self.unseen[:, None, None, : slot + 1]
+        return torch.bmm(scores.softmax(-1).flatten(0, 1), values).view(count, -1)
+
+
+class SharedPast(NamedTuple):
+    """A ``Past`` for many rows a prompt: the prompts' keys and values stand once, so rows carry only what is their own.
+
+    ``prompts`` [L 2 P H S D] and ``unseen`` [P S]; ``own`` [L 2 R H T D] and the ``last`` token [R]; ``owner`` [R] is the
+    prompt of each row and ascends.
+    """
+
+    prompts: Tensor
+    unseen: Tensor
+    own: Tensor
+    last: Tensor
+    owner: Tensor
+
+    @classmethod
+    def of(cls, past: Past, width: int) -> "SharedPast":
+        """One row a prompt, from a past that has read prompts of ``width`` slots and left the others free."""
+        rows = torch.arange(len(past.last), device=past.last.device)
+        read, free = past.cache[..., :width, :].contiguous(), past.cache[..., width:, :].contiguous()
+        return cls(read, past.unseen[:, :width], free, past.last, rows)
+
+    def rows(self, index: Tensor) -> "SharedPast":
+        """The past of other rows, and of the prompts that they continue."""
+        used, owner = torch.unique_consecutive(self.owner[index], return_inverse=True)
+        prompts, unseen = self[:2]
+        if len(used) < len(unseen):
+            prompts, unseen = prompts.index_select(2, used), unseen[used]
+        return SharedPast(prompts, unseen, self.own.index_select(2, index), self.last[index], owner)
+
+    def attend(self, layer: int, queries: Tensor, new: Tensor, slot: int) -> Tensor:
+        """As that of ``Past``; ``slot`` counts from the end of the prompts."""
+        count, heads, width = queries.shape
+        own = self.own[layer]
+        own[..., slot, :] = new
+        keys, values = own[..., : slot + 1, :].flatten(1, 2)
+        queries = queries * width**-0.5
+        # The rows of a prompt as one matrix, so that its keys are read once and not once a row.
+        counts = torch.bincount(self.owner, minlength=len(self.unseen))
+        most = int(counts.max())
+        place = torch.arange(count, device=counts.device) - (counts.cumsum(0) - counts)[self.owner] + most * self.owner
+
+        def meet(rows: Tensor, prompts: Tensor) -> Tensor:
+            table = rows.new_zeros(len(counts) * most, heads, rows.shape[-1]).index_copy_(0, place, rows)
+            met = table.view(len(counts), most, heads, -1).transpose(1, 2) @ prompts
+            return met.transpose(1, 2).reshape(len(counts) * most, heads, -1)[place]
+
+        far = meet(queries, self.prompts[layer, 0].transpose(-1, -2)) + self.unseen[self.owner][:, None]
+        near = torch.bmm(queries.reshape(-1, 1, width), keys.transpose(1, 2)).view(count, heads, -1)
+        weights = torch.cat([far, near], dim=2).softmax(-1).split([far.shape[2], slot + 1], dim=2)
+        mixed = torch.bmm(weights[1].reshape(-1, 1, slot + 1), values).view(count, heads, width)
+        return (meet(weights[0], self.prompts[layer, 1]) + mixed).flatten(1)
 
 
 class Block(nn.Module):
@@ -171,18 +233,13 @@ class Transformer(nn.Module):
             cache[layer, ..., :width, :] = heads.permute(2, 0, 3, 1, 4)
         return logits, Past(cache, F.pad(_unseen(text.seen[:, 0], logits), (0, extra)), text.tokens[text.read])
 
-    def decode(self, tokens: Tensor, positions: Tensor, past: Past, slot: int) -> Tensor:
+    def decode(self, tokens: Tensor, positions: Tensor, past: "Past | SharedPast", slot: int) -> Tensor:
         """Logits [R V] after one more token a row [R], written into the free ``slot`` of ``past``."""
         x = self.inputs(tokens, past.last, positions)
         past.last.copy_(tokens)
-        unseen = past.unseen[:, None, None, : slot + 1]
-        for block, cache in zip(self.blocks, past.cache, strict=True):
+        for layer, block in enumerate(self.blocks):
             qkv = block.qkv(block.norm1(x)).unflatten(-1, (3, block.heads, -1))
-            cache[..., slot, :] = qkv[:, 1:].transpose(0, 1)
-            keys, values = cache[..., : slot + 1, :].flatten(1, 2)
-            q = (qkv[:, 0] * block.head_width**-0.5).view(-1, 1, block.head_width)
-            scores = torch.bmm(q, keys.transpose(1, 2)).view(len(x), block.heads, 1, -1) + unseen
-            x = block.mix(x, torch.bmm(scores.softmax(-1).flatten(0, 1), values).view(x.shape))
+            x = block.mix(x, past.attend(layer, qkv[:, 0], qkv[:, 1:].transpose(0, 1), slot))
         return self.head(self.norm(x))
 
 
