@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlvr.cli import main
+from rlvr.cli import look, main
 from rlvr.cli.words import Mistake, rewards
 from rlvr.lab import store
 from rlvr.lab.jsonl import read_json
@@ -54,6 +54,51 @@ def test_eval_prints_intervals_and_keeps_the_result(run: Path, capsys) -> None:
     assert "95 % interval" in capsys.readouterr().out
     (found,) = store.read_evals(run, "eval_sampled")
     assert found["samples_per_problem"] == 4 and len(found["columns"]["set"]) == 20
+
+
+def test_eval_of_a_text_task_tells_the_form_from_the_answer(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def kinds(**counts: int) -> dict:
+        return {
+            "set": "sum",
+            "correct": counts.get("correct", 0),
+            "samples": 4,
+            "majority": False,
+            "length": 3.0,
+            "kinds": counts,
+        }
+
+    rows = [kinds(correct=1, form=2, wrong=1), kinds(wrong=4)]
+    found = {
+        "sets": {"sum": {"problems": 2, "repeats": []}},
+        "columns": {key: [r[key] for r in rows] for key in rows[0]},
+    }
+    look._print_accuracy(found, ["sum"])
+    head, row = (line for line in capsys.readouterr().out.splitlines() if "form" in line)
+    assert "any form, %" in head
+    assert row.split()[:2] == ["sum", "2"] and "12.5" in row and "37.5" in row  # 1 of 8 right, 3 of 8 in any form
+
+
+def test_a_verifier_is_trained_on_what_a_run_writes_and_pays_another(run: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "orm"
+    few = ["--problems", "40", "--steps", "5"]
+    assert main(["verifier", str(run), *few, "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "judged rightly" in said and "path='../orm'" in said
+    assert main([*TRAIN.split(), "--reward", "verifier(path='../orm')", "--out", str(tmp_path / "paid")]) == 0
+    assert store.is_finished(tmp_path / "paid")
+    assert main(["verifier", str(run), *few, "--out", str(run)]) == 2
+    assert "holds a run" in capsys.readouterr().err
+    assert main(["verifier", "cot_L3", *few]) == 2
+    assert "cot_L2" in capsys.readouterr().err
+
+
+def test_a_verifier_that_is_not_there_is_told_of_before_a_base_is_made(tmp_path: Path, capsys) -> None:
+    words = ["train", "grpo_lecture", "--reward", "verifier(path='../nowhere')", "--out", str(tmp_path / "run")]
+    assert main(words) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_sample_shows_texts_with_verdicts(run: Path, capsys) -> None:

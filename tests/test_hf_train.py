@@ -21,7 +21,7 @@ from rlvr.lab.evaluate import accuracy_by_set, evaluate
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.testsets import held_out
 from rlvr.policy import HFPolicy
-from rlvr.tasks import TASKS
+from rlvr.tasks import TASKS, registry
 
 CLOCK = {"seconds", "time/sample", "time/update", "time/step", "tokens_per_second"}
 SETS = held_out(TASKS["echo"], {}, count=8)
@@ -188,3 +188,15 @@ def test_b57_every_setting_changes_a_number(model: str, tmp_path, settings: Mapp
 def test_a_recipe_refuses_what_does_not_go_with_a_model(model: str, changes: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         recipe(model, **changes)
+
+
+def test_a_run_goes_on_only_with_the_questions_that_it_began_with(model: str, tmp_path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"question": "6 * 7?", "answer": "42"}\n')
+    asked = recipe(model, task=f"file:{path}")
+    loop._claim(tmp_path / "run", asked, None)
+    loop._claim(tmp_path / "run", asked, None)
+    path.write_text('{"question": "6 * 7?", "answer": "41"}\n')
+    registry._made.cache_clear()  # what another process would find
+    with pytest.raises(ValueError, match="questions differ"):
+        loop._claim(tmp_path / "run", asked, None)

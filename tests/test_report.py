@@ -215,6 +215,14 @@ def test_the_first_screen_answers_before_it_explains(page):
     assert places == sorted(places)
 
 
+def test_accuracies_that_were_not_measured_alike_are_named(copy):
+    assert "not measured alike" not in report(copy)
+    (path,) = sorted((copy / "grpo-s1" / "evals").glob("greedy*"))[-1:]
+    record = read_json(path)
+    write_json(path, record | {"top_p": 0.9})
+    assert "sft-s0 and grpo-s1 were not measured alike: top_p: 1.0 and 0.9" in visible(report(copy))
+
+
 def test_a_sweep_is_drawn_against_its_number(tmp_path):
     arms = [f"{method}-{rate}" for method in ("sft", "grpo") for rate in ("0.0001", "0.001")]
     page = report(fake_experiment(tmp_path, arms, 1, LITTLE))

@@ -114,28 +114,25 @@ def _print_accuracy(found: Mapping[str, Any], sets: Mapping[str, Any]) -> None:
     for label, each in found["sets"].items():
         if again := len(each["repeats"]):
             print(f"{label}: {again} of {each['problems']} problems repeat an earlier one; each counts once")
+    # Text tasks tell a right answer in a wrong form from a wrong one.
+    loose = any("form" in kinds for kinds in columns["kinds"])
     table = Table(title="Accuracy with its 95 % interval over problems", title_justify="left", box=box.SIMPLE)
-    for column in ("set", "problems", "right, %", "interval", "vote, %", "tokens", "kinds"):
+    heads = ("set", "problems", "right, %", "interval", *["any form, %"][:loose], "vote, %", "tokens", "kinds")
+    for column in heads:
         table.add_column(column, justify="left" if column in ("set", "kinds") else "right", overflow="fold")
     for label in sets:
         rows = [i for i, each in enumerate(columns["set"]) if each == label]
         interval = share_over_problems(unique_shares(found)[label])
-        kinds: dict[str, int] = {}
+        kinds: Counter[str] = Counter()
         for i in rows:
-            for kind, count in columns["kinds"][i].items():
-                kinds[kind] = kinds.get(kind, 0) + count
-        words = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items(), key=lambda item: -item[1]))
-        vote, length = (np.mean([columns[key][i] for i in rows]) for key in ("majority", "length"))
+            kinds.update(columns["kinds"][i])
+        vote = f"{100 * np.mean([columns['majority'][i] for i in rows]):.1f}"
+        any_form = [f"{100 * (kinds['correct'] + kinds['form']) / kinds.total():.1f}"] if loose else []
         span = f"{100 * interval.lo:.1f}-{100 * interval.hi:.1f}"
-        table.add_row(
-            label,
-            str(interval.n),
-            f"{100 * interval.value:.1f}",
-            span,
-            f"{100 * vote:.1f}",
-            f"{length:.2f}",
-            words,
-        )
+        length = f"{np.mean([columns['length'][i] for i in rows]):.2f}"
+        words = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common() if count)
+        right = f"{100 * interval.value:.1f}"
+        table.add_row(label, str(interval.n), right, span, *any_form, vote, length, words)
     console().print(table)
 
 

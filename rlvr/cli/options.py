@@ -144,6 +144,28 @@ class Bootstrap:
 
 
 @dataclass(frozen=True)
+class Verifier:
+    """Train a verifier on what a run or a base model writes, judged by the task; a reward for `rlvr train --reward`."""
+
+    run: Positional[str]
+    """A run folder, or a base model (`rlvr list`)."""
+    kind: Literal["orm", "prm"] = "orm"
+    """An ORM judges whole texts, a PRM every token (the least score counts)."""
+    difficulty: tuple[str, ...] = ()
+    """What problems to draw, such as `--difficulty n=4,12 k=1,7` (default: the run's own)."""
+    problems: int = 6000
+    """Problems to learn from."""
+    samples: int = 2
+    """Completions a problem, at temperature 1."""
+    steps: int = 200
+    """Training steps of 64 completions."""
+    seed: int = 0
+    """Everything random belongs to it; of a base model it is the seed, too."""
+    out: Path | None = None
+    """The folder (default: runs/<kind>-<run>-s<seed>)."""
+
+
+@dataclass(frozen=True)
 class Eval:
     """Evaluate a finished run on held-out problems and print accuracy with intervals; the result joins the run's evals/.
 
@@ -272,6 +294,7 @@ class Program:
         | Annotated[Show, subcommand("show")]
         | Annotated[Train, subcommand("train")]
         | Annotated[Bootstrap, subcommand("bootstrap")]
+        | Annotated[Verifier, subcommand("verifier")]
         | Annotated[Eval, subcommand("eval")]
         | Annotated[Sample, subcommand("sample")]
         | Annotated[Report, subcommand("report")]
@@ -282,4 +305,4 @@ class Program:
     )
 
 
-COMMANDS = (Reproduce, List, Show, Train, Bootstrap, Eval, Sample, Report, Attack, Power, Export, Resume)
+COMMANDS = (Reproduce, List, Show, Train, Bootstrap, Verifier, Eval, Sample, Report, Attack, Power, Export, Resume)

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from rlvr.cli import attack, bootstrap, look, models, options, power, reproduce, run
+from rlvr.cli import attack, bootstrap, look, models, options, power, reproduce, run, verifier
 from rlvr.cli.words import Mistake
 from rlvr.lab.lock import RunIsBusy
 from rlvr.lab.memory import keep_freed_memory
@@ -18,6 +18,7 @@ DEEDS = {
     options.Show: look.show,
     options.Train: run.train_run,
     options.Bootstrap: bootstrap.bootstrap_run,
+    options.Verifier: verifier.verifier_run,
     options.Eval: look.eval_run,
     options.Sample: look.sample_run,
     options.Report: run.report,

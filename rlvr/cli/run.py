@@ -14,6 +14,7 @@ from rlvr.lab.evaluate import accuracy_by_set
 from rlvr.lab.pretrain import BASES, base_recipe, bases_root, start_of
 from rlvr.lab.progress import Board
 from rlvr.lab.recipe import Recipe
+from rlvr.lab.refresh import open_rewards
 from rlvr.lab.testsets import held_out
 from rlvr.lab.track import open_tracker
 from rlvr.lab.train import read_recipe, train
@@ -75,6 +76,7 @@ def _recipe_file(path: Path) -> Recipe:
 def _go(folder: Path, recipe: Recipe, device: str, track: str = "none") -> None:
     """Train with a progress display and a tracker, then say where things are."""
     use_threads(recipe.model)
+    open_rewards(folder, recipe)
     label, plan = f"base {recipe.base}", {folder.name: recipe.steps}
     if recipe.base in BASES:
         plan = {label: base_recipe(recipe.base, recipe.base_seed).steps} | plan

@@ -19,10 +19,17 @@ from rlvr.lab.rollout import Rollouts
 from rlvr.rewards import BatchReward, Verified
 from rlvr.rng import generator
 
-__all__ = ["LABELS", "Refresher"]
+__all__ = ["LABELS", "Refresher", "open_rewards"]
 
 LABELS = "labels.jsonl"
 BATCH, LEARNING_RATE = 64, 5e-4
+
+
+def open_rewards(folder: Path, recipe: Recipe) -> None:
+    """Open every reward that reads files, so that a missing one is told of before anything is made."""
+    for _, reward in recipe.paid_by.values():
+        if isinstance(reward, BatchReward):
+            reward.open(folder)
 
 
 @dataclass
@@ -37,9 +44,7 @@ class Refresher:
     @classmethod
     def of(cls, folder: Path, recipe: Recipe) -> "Refresher":
         """Open every reward of the recipe that is a model."""
-        for _, reward in recipe.paid_by.values():
-            if isinstance(reward, BatchReward):
-                reward.open(folder)
+        open_rewards(folder, recipe)
         refresher = cls(folder, recipe)
         for reward in refresher.rewards():
             refresher.first |= {path: examples_of(folder / path) for path in reward.paths}

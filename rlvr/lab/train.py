@@ -36,6 +36,7 @@ from rlvr.lab.rollout import Rollouts
 from rlvr.lab.step import StepResult, update
 from rlvr.policy import Decoding, HFPolicy, LabPolicy, ModelSettings
 from rlvr.rng import generator
+from rlvr.tasks import Questions
 from rlvr.types import Problem
 
 __all__ = ["OnStep", "make_policy", "open_run", "read_recipe", "train"]
@@ -149,6 +150,8 @@ def _claim(folder: Path, recipe: Recipe, base: Path | None) -> None:
     }
     if recipe.corpus is not None:
         config["corpus"] = corpus_digest(folder / recipe.corpus)
+    if isinstance(recipe.the_task, Questions):
+        config["questions"] = recipe.the_task.digest
     if (folder / "config.json").exists():
         there = store.read_config(folder)
         wanted = json.loads(json.dumps(plain(config)))

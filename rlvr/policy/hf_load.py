@@ -8,7 +8,8 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -96,8 +97,9 @@ def open_files(name: str) -> tuple[nn.Module, Any]:
     if place.startswith((".", "/", "~")) and not Path(place).expanduser().is_dir():
         raise ValueError(f"there is no model folder {place}")
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place)
-        model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32)
+        with _without_bars():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place)
+            model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32)
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         short = ", ".join(PACKAGED)
@@ -105,6 +107,20 @@ def open_files(name: str) -> tuple[nn.Module, Any]:
             f"no language model can be opened as {name!r} ({first}); accepted: a folder, a hub name, {short}"
         ) from None
     return quiet(model), tokenizer
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """No bars for weights that are read from a disk: they would break the lines of a run's own progress."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def quiet(model: nn.Module) -> nn.Module:

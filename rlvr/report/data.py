@@ -25,7 +25,8 @@ TEXTS = ("title", "question", "answer", "setup", "command")
 
 
 class Evaluation(NamedTuple):
-    """One evaluation of one run: ``columns`` have one entry a problem, ``samples`` answers were judged a problem.
+    """One evaluation of one run: ``columns`` have one entry a problem, ``samples`` answers were judged a problem; ``settings``
+    are how it was decoded and what is recorded of its sets.
 
     >>> Evaluation("greedy", 50, 1, {"set": ["n8", "n12"], "correct": [1, 0], "samples": [1, 1]}).shares(set="n8")
     array([1.])
@@ -35,6 +36,7 @@ class Evaluation(NamedTuple):
     step: int
     samples: int
     columns: Mapping[str, Sequence[Any]]
+    settings: Mapping[str, Any] = {}
 
     def shares(self, votes: bool = False, **where: Any) -> np.ndarray:
         """Share of right answers [N] of the problems whose columns equal ``where``, in file order.
@@ -290,7 +292,8 @@ def _evaluation(record: Mapping[str, Any]) -> Evaluation:
             raise ValueError(f"column {key} has {len(column)} entries, not {size}")
     if not size or min(columns["samples"]) < 1 or len(columns["correct"]) != size:
         raise ValueError("an evaluation without problems or samples")
-    return Evaluation(str(record["name"]), int(record["step"]), int(max(columns["samples"])), columns)
+    settings = {key: value for key, value in record.items() if key not in ("name", "step", "columns")}
+    return Evaluation(str(record["name"]), int(record["step"]), int(max(columns["samples"])), columns, settings)
 
 
 def _experiment(

@@ -13,7 +13,7 @@ from rlvr.report.claims import claim_numbers, gauge, verdict_counts
 from rlvr.report.data import Experiment, read_experiment, read_loose_runs
 from rlvr.report.document import fill, write
 from rlvr.report.panels import shown_panels
-from rlvr.report.summary import after, headline_name, headline_set, set_names
+from rlvr.report.summary import after, headline_name, headline_set, set_names, unlike
 
 __all__ = ["INDEX", "PLACE_OF_INDEX", "UP", "has_index", "render", "write_report", "write_run_report"]
 
@@ -123,6 +123,7 @@ def _content(experiment: Experiment, gaps: list[str]) -> dict[str, Any]:
         "groups": record.group_figures(experiment, look),
         "training": record.training_figures(experiment, look),
         "alarms": record.alarm_words(experiment, look),
+        "unlike": unlike(experiment),
         "chips": plots.chips(list(look.values())),
         "budget": record.budget(experiment),
         "costs": record.cost_figures(experiment, look, label),

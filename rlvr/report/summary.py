@@ -12,7 +12,7 @@ import numpy as np
 
 from rlvr.report.data import Evaluation, Experiment, Run
 from rlvr.report.words import arm_label
-from rlvr.stats import Interval, accuracy_over_seeds
+from rlvr.stats import Interval, accuracy_over_seeds, like_for_like
 
 ALARM = "divergence_alarm"
 
@@ -33,6 +33,7 @@ __all__ = [
     "spent",
     "start_kinds",
     "starts",
+    "unlike",
 ]
 
 
@@ -160,6 +161,23 @@ def last_evaluations(experiment: Experiment, arm: str, name: str) -> list[tuple[
     if not steps:
         return []
     return [(run, run.evals[name][max(steps)]) for run in runs if max(steps) in run.evals.get(name, {})]
+
+
+def unlike(experiment: Experiment) -> list[str]:
+    """What keeps the last evaluations of the arms from being compared: other problems, limits or decoding, in sentences.
+
+    >>> unlike(Experiment("mine"))
+    []
+    """
+    found: dict[str, None] = {}
+    for name in dict.fromkeys(name for run in experiment.runs for name in run.evals):
+        last = [pair for arm in experiment.arms for pair in last_evaluations(experiment, arm, name)]
+        for run, evaluation in last[1:]:
+            first = last[0][0]
+            for words in like_for_like(last[0][1].settings, evaluation.settings):
+                label = f"{first.folder.name} and {run.folder.name}"
+                found[f"The {name} accuracies of {label} were not measured alike: {words}."] = None
+    return list(found)
 
 
 def learning_curves(

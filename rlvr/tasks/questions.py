@@ -4,6 +4,7 @@ JSONL or parquet with a column for the prompt and one for the answer, as GSM8K a
 ``#### 61`` or ``\boxed{...}`` the last such part counts. Questions whose answer can't be graded are left out and counted.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,6 +74,11 @@ class Questions:
         prompt = _column(self.path, "prompt", self.prompt, PROMPTS, names)
         answer = _column(self.path, "answer", self.answer, ANSWERS, names)
         return list({str(row.get(prompt, "")): _gold(row.get(answer)) for row in found}.items())
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the questions and answers: a run goes on only with those that it began with."""
+        return hashlib.sha256(json.dumps(self.rows).encode()).hexdigest()
 
     @cached_property
     def usable(self) -> list[int]:
