@@ -40,7 +40,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(RUN) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || { \
 	  echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@$(PIP) "$$(grep -E '^torch==' constraints.txt)"
-	@$(PIP) -e '.[test,hf]'
+	@$(PIP) -e '.[test,hf,serve]'
 	@$(PIP) -e '.[tasks]' 2>/dev/null || echo "Environment: the extra [tasks] could not be installed (part of it needs a C compiler); its tests will be skipped."
 	@touch $(STAMP)
 	@echo "Environment: ready, $$($(RUN) --version). It is kept until pyproject.toml or constraints.txt changes."

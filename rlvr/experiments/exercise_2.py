@@ -14,13 +14,14 @@ from rlvr.experiments.exercises_rules import outside, power_table
 from rlvr.experiments.panels import Lines, Panel, Series
 from rlvr.experiments.rl_vs_sft import ARMS as METHODS
 from rlvr.lab.pretrain import BASES
+from rlvr.stats import Interval
 
 __all__ = ["EXERCISE_2"]
 
 SEEDS = tuple(range(16))
 # Looked at once, at the end: everything along the way would cost a third of the run.
 ARMS = {
-    name: replace(recipe, eval_every=0, record=())
+    name: replace(recipe, eval_every=0, record=(0, recipe.steps - 1))
     for name, recipe in (METHODS | {"positive_only": EXERCISED["positive_only"]}).items()
     if name != "sft"
 }
@@ -60,10 +61,19 @@ def _level(results: Results, arm: str) -> str:
 def answer(results: Results) -> str:
     """What the seeds say, in one sentence."""
     found = {arm: over(gap) for arm, gap in gaps(results).items()}
+    told = [arm.upper() for arm, gap in found.items() if gap.lo > 0 or gap.hi < 0]
+    verdict = f"It can be told from {' and '.join(told)}." if told else "That tells it from neither."
+    ends = " and ".join(f"{_points(gap)} {arm.upper()}" for arm, gap in found.items())
     return (
-        f"Over {len(results.seeds)} seeds, GRPO without its negative half ends {percent(found['grpo'])} from GRPO and "
-        f"{percent(found['rft'])} from RFT on prompts longer than any trained ones (mean of n = 14 and 16)."
+        f"Over {len(results.seeds)} seeds, GRPO without its negative half ends {ends} on prompts longer than any trained ones "
+        f"(mean of n = 14 and 16). {verdict}"
     )
+
+
+def _points(gap: Interval) -> str:
+    side = "above" if gap.value >= 0 else "below"
+    words = f"{100 * abs(gap.value):.1f} points {side}"
+    return f"{words} ([{100 * gap.lo:.1f}, {100 * gap.hi:.1f}])" if np.isfinite([gap.lo, gap.hi]).all() else words
 
 
 def panels(results: Results) -> list[Panel]:

@@ -93,7 +93,7 @@ CLAIMS = (
     ),
     Claim(
         "ex5-large-k",
-        "To see whether base and GRPO cross one needs k of 10^4 to 10^5.",
+        "To see whether base and GRPO cross one needs k of 10⁴ to 10⁵.",
         "20 million samples, about 2 hours at 2,800 samples/s",
         "On n = 16, between the first k at which the base's exact curve may have reached GRPO's and the first at which "
         "it surely has: holds when this lies within 10^3.5 and 10^5.5 in all of at least three seeds, differs when in "

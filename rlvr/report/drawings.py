@@ -67,7 +67,7 @@ def lines(
         ends = [(next(y for y in reversed(curve.y) if math.isfinite(y)), curve.look) for curve in curves]
         labels = end_labels(ends, 0.066 * (high - low), high)
         arrangement["annotations"] = [*arrangement.get("annotations", []), *labels]
-        arrangement["margin"]["r"] = 18 + 8 * max(len(curve.look.label) for curve in curves)
+        arrangement["margin"]["r"] = 18 + 10 * max(len(curve.look.label) for curve in curves)
     traces = [trace for curve in curves for trace in _band(curve)]
     traces += [_line(curve, (" %" if percent else "", x_title)) for curve in curves]
     found = Figure(key, spec(traces, arrangement), "", legend, 340)
