@@ -14,6 +14,7 @@ from rlvr.experiments.reward_hacking import REWARD_HACKING
 from rlvr.experiments.runner import results_of
 from rlvr.lab import store
 from rlvr.lab.examples import Example
+from rlvr.lab.jsonl import read_json
 from rlvr.policy import LabPolicy
 from rlvr.policy.exact import Reach, walk
 from rlvr.tasks import Pointer
@@ -63,6 +64,9 @@ def test_everything_is_made_judged_and_shown(finished: Path) -> None:
 def test_members_of_the_ensemble_differ(finished: Path) -> None:
     weights = [(finished / f"{name}-s0" / "model.safetensors").read_bytes() for name in work_names()]
     assert len(set(weights)) == len(weights)
+    for name in work_names():
+        found = read_json(finished / f"{name}-s0" / "result.json")
+        assert found["samples"] >= found["trained_on"] + found["examples"] > 0  # a mirrored one leaves some out
 
 
 def work_names() -> tuple[str, ...]:

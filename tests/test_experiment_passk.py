@@ -253,7 +253,9 @@ def test_the_whole_experiment_runs_at_toy_size(finished: Path) -> None:
 def test_the_tree_encloses_what_many_samples_say(finished: Path) -> None:
     model = {"arm": "base", "seed": 0, "sizes": [12], "per_hop": 1}
     place = Place(finished / "check", finished, finished.parent, False)
-    drawn = sample(place, model | {"samples": 20_000})["n12"]
+    found = sample(place, model | {"samples": 20_000})
+    drawn = found["n12"]
+    assert found["samples"] == 20_000 * len(drawn["correct"])
     walked = tree(place, model | {"tolerance": 0.05, "width": 4096})["n12"]
     share = np.array(drawn["correct"]) / 20_000
     lo, hi = np.array(walked["right"]["lo"]), np.array(walked["right"]["hi"])

@@ -32,9 +32,11 @@ def settled(problem: Problem, text: str) -> bool:
 
 
 def sample(place: Place, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete every test problem many times at temperature 1; for each n what each problem's samples came to."""
+    """Complete every test problem many times at temperature 1; for each n what each problem's samples came to, and how many
+    ``samples`` there were in all."""
     policy, task, sets = _opened(place, settings)
-    return {label: _sampled(policy, task, label, problems, settings["samples"]) for label, problems in sets.items()}
+    found = {label: _sampled(policy, task, label, problems, settings["samples"]) for label, problems in sets.items()}
+    return found | {"samples": settings["samples"] * sum(map(len, sets.values()))}
 
 
 def _opened(place: Place, settings: Mapping[str, Any]) -> tuple[LabPolicy, Task, dict[str, list[Problem]]]:

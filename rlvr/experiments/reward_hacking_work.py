@@ -54,7 +54,8 @@ def verifier(place: Place, settings: Mapping[str, Any]) -> dict[str, Any]:
     if place.quick:
         how = replace(how, problems=how.problems // 6, steps=how.steps // 4, held_out=how.held_out // 4)
     base, body = (place.folder / settings[key] for key in ("base", "body"))
-    return train_verifier(place.out, base, how, body, mirrored if settings["mirror"] else None)
+    found = train_verifier(place.out, base, how, body, mirrored if settings["mirror"] else None)
+    return found | {"samples": how.problems * how.samples + how.held_out}
 
 
 def mirrored(examples: Sequence[Example]) -> list[Example]:

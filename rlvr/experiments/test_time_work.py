@@ -57,6 +57,7 @@ def answers(place: Place, settings: Mapping[str, Any]) -> dict[str, Any]:
     found = beam(policy, prm, task, problems, settings["beams"], settings["branches"])
     everything = beam(policy, prm, task, problems, settings["beams"], None)
     return {
+        "samples": (settings["samples"] + 1) * len(problems),
         "greedy": greedy,
         "chosen": chosen,
         "beam": _judged(task, problems, found),
