@@ -1,6 +1,7 @@
 """The progress display: plain lines for logs, a table for terminals, an honest time left."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -175,3 +176,37 @@ def test_a_small_share_of_groups_keeps_a_cell_and_the_bar_its_width():
 
 def test_durations_round_up_to_the_next_unit():
     assert [duration(seconds) for seconds in (59.4, 59.6, 3599.6)] == ["59 s", "1 min 00 s", "1 h 00 min"]
+
+
+def seen(stream):
+    """What a terminal shows of a stream that goes back, up, and clears lines, and does nothing else."""
+    shown, row, column = [""], 0, 0
+    for part in re.findall(r"\x1b\[[?\d;]*[a-zA-Z]|\r|\n|[^\x1b\r\n]+", stream):
+        if part == "\n":
+            row, column = row + 1, 0
+            shown += [""] * (row + 1 - len(shown))
+        elif part == "\r":
+            column = 0
+        elif part == "\x1b[1A":
+            row = max(0, row - 1)
+        elif part == "\x1b[2K":
+            shown[row] = ""
+        elif part[0] != "\x1b":
+            shown[row] = shown[row][:column].ljust(column) + part + shown[row][column + len(part) :]
+            column += len(part)
+    return [line.rstrip() for line in shown if line.strip()]
+
+
+def test_what_is_printed_aside_stays_whole_on_a_terminal():
+    terminal = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with Board({"a": 3, "b": 3}, terminal) as board:
+        for step in range(3):
+            board.update("a", step, 3, RL)
+            board.live.refresh()
+            if step == 1:
+                with board.aside():
+                    terminal.print("first\nsecond\nthird")
+        board.finish("a")
+        board.finish("b")
+    shown = seen(terminal.file.getvalue())
+    assert shown[:3] == ["first", "second", "third"] and shown[3].startswith("2 of 2 done") and len(shown) == 4

@@ -127,7 +127,8 @@ def _run_all(units: Sequence[Unit], plan: Plan, settle: Callable[[], None]) -> N
                     board.finish(names[running.pop(future).folder])
                     future.result()
                 if over:
-                    settle()
+                    with board.aside():
+                        settle()
         except BaseException:
             _stop(pool)
             raise

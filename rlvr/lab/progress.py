@@ -14,6 +14,7 @@ workers need not know of it:
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,7 +146,10 @@ class Board:
         self.jobs = {name: _Job(total) for name, total in (plan or {}).items()}
         self.opened = clock()
         self.spoken = self.opened - every
-        self.live = Live(self, console=self.console, transient=True) if self.console.is_terminal else None
+        self.live = self._new_live() if self.console.is_terminal else None
+
+    def _new_live(self) -> Live:
+        return Live(self, console=self.console, transient=True)
 
     def update(self, job: str, done: int, total: int, fields: Mapping[str, Any] | None = None) -> None:
         """``done`` of ``total`` steps are made; the first update starts the job's clock.
@@ -166,6 +170,20 @@ class Board:
         known = self.jobs.setdefault(job, _Job(0))
         known.done, known.ended = known.total, self.clock()
         self._speak()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """The lines are taken away while something else is printed: what stands below them would be overwritten."""
+        if self.live is None:
+            yield
+            return
+        self.live.stop()
+        try:
+            yield
+        finally:
+            # The old one would go up over what was printed, as far as its own lines reached.
+            self.live = self._new_live()
+            self.live.start()
 
     def left(self) -> float | None:
         """Seconds until all jobs are over, ``None`` before there is anything to judge by.
