@@ -43,6 +43,19 @@ def test_right_in_another_form_counts_leniently_and_pairs_are_problems() -> None
     assert "strict 0.0 % [0.0, 0.0]" in beyond_form(results).measured
 
 
+def test_seeds_stand_beside_the_interval_over_problems() -> None:
+    class Apart(Made):
+        def final(self, arm: str, seed: int, label: str, name: str = "greedy") -> dict:
+            return super().final(f"{arm}{seed}" if arm == "grpo" else arm, seed, label, name)
+
+    results = Apart(Path(), (0, 1))
+    few, more = np.full(20, 4), np.full(20, 8)
+    counts = {"base": (NONE, np.array(NONE)), "grpo0": (NONE, few), "grpo1": (NONE, more)}
+    object.__setattr__(results, "counts", counts)
+    # 4 and 8 of 16: 25 and 50 points, so 37.5 ± 12.706 * (25 / 2), Student with one degree of freedom.
+    assert "by seed 25.0, 50.0; over seeds 37.5 % [-121.3, 196.3]" in improves(results).measured
+
+
 def test_no_gain_is_not_called_one() -> None:
     flat = made(base=(NONE, FEW), grpo=(NONE, FEW[::-1]), random=(NONE, FEW))
     assert improves(flat).verdict == "undecided"

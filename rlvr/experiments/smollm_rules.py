@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rlvr.experiments.base import Finding, Results, judge, percent
+from rlvr.experiments.base import Finding, Results, judge, over, percent
 from rlvr.experiments.panels import Bars, Lines, Panel, Series, Table, Texts
 from rlvr.lab import store
 from rlvr.stats import Interval, over_problems, paired_difference, pass_at_k, share_over_problems
@@ -24,11 +24,23 @@ def _counts(results: Results, arm: str, seed: int, lenient: bool) -> tuple[np.nd
 
 def _pass(results: Results, arm: str, k: int, lenient: bool = True) -> np.ndarray:
     """[N] pass@k of each problem, mean over the arm's seeds: all seeds answer the same problems."""
-    by_seed = []
-    for seed in results.arm_seeds(arm):
-        right, samples = _counts(results, arm, seed, lenient)
-        by_seed.append([pass_at_k(int(n), int(c), k) for n, c in zip(samples, right, strict=True)])
-    return np.mean(by_seed, axis=0)
+    return _by_seed(results, arm, k, lenient).mean(0)
+
+
+def _by_seed(results: Results, arm: str, k: int = 1, lenient: bool = True) -> np.ndarray:
+    """[S N] pass@k by seed and problem."""
+    counts = [_counts(results, arm, seed, lenient) for seed in results.arm_seeds(arm)]
+    return np.array(
+        [[pass_at_k(int(n), int(c), k) for n, c in zip(samples, right, strict=True)] for right, samples in counts]
+    )
+
+
+def _seeds(results: Results, arm: str) -> str:
+    """The gain of each seed: an interval over problems says nothing of what another seed would have made of them."""
+    gains = _by_seed(results, arm).mean(1) - _pass(results, "base", 1).mean()
+    if len(gains) < 2:
+        return ""
+    return f" (by seed {', '.join(f'{100 * gain:.1f}' for gain in gains)}; over seeds {percent(over(gains))})"
 
 
 def _sizes(results: Results) -> list[int]:
@@ -53,13 +65,14 @@ def _finding(gap: Interval, measured: str, why: str = "") -> Finding:
 def improves(results: Results) -> Finding:
     """GRPO against the model as it was."""
     gap = _gain(results, "grpo")
-    return _finding(gap, f"lenient pass@1 {_words(results, 'base')} -> {_words(results, 'grpo')}, gain {percent(gap)}")
+    words = f"lenient pass@1 {_words(results, 'base')} -> {_words(results, 'grpo')}, gain {percent(gap)}"
+    return _finding(gap, words + _seeds(results, "grpo"))
 
 
 def control(results: Results) -> Finding:
     """GRPO against a random reward."""
     gap, moved = _gain(results, "grpo", "random"), _gain(results, "random")
-    return _finding(gap, f"GRPO - random {percent(gap)}; random - base {percent(moved)}")
+    return _finding(gap, f"GRPO - random {percent(gap)}; random - base {percent(moved)}{_seeds(results, 'random')}")
 
 
 def sharpens(results: Results) -> Finding:
