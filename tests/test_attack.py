@@ -229,6 +229,7 @@ def test_a_mistake_is_one_line_with_exit_code_2(arguments, message, capsys):
         ("gsm_symbolic", {"numbers nearby"}),
         ("fraction_simplification", {"numbers nearby"}),
         ("time_intervals", {"numbers nearby"}),
+        ("sokoban", {"all answers at once", "hedges"}),
     ],
 )
 def test_the_known_holes_of_reasoning_gym_are_found_and_our_verdict_has_none(name, expected, monkeypatch):

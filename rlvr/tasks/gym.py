@@ -13,7 +13,7 @@ import numpy as np
 
 from rlvr.tasks.answers import FORMS, boxed, read_strict
 from rlvr.tasks.grading import START, Outcome, require, shared_grader
-from rlvr.tasks.gym_checks import STRICTER
+from rlvr.tasks.gym_checks import NOT_BEYOND, STRICTER
 from rlvr.tasks.text import TEXT_KINDS, Checked, check_settings, demonstration, judge
 from rlvr.types import Problem, Verdict
 
@@ -112,7 +112,9 @@ class Gym:
         found = _scored(problem, answer, self.seconds)
         if found.kind != "scored":
             return Checked(found.kind)
-        right = found.score is not None and found.score >= 1 - 1e-9
+        right = _full(found)
+        if right and self.dataset in NOT_BEYOND:
+            right = not _full(_scored(problem, answer.strip()[:-1], self.seconds))
         return Checked("right", problem.answer) if right else Checked("wrong", answer)
 
     def _drawn(self, number: int, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -135,6 +137,10 @@ def own_score(problem: Problem, text: str, seconds: float = 5.0) -> Outcome:
 def _scored(problem: Problem, answer: str, seconds: float) -> Outcome:
     item = {"name": problem.meta["dataset"], "answer": answer, **problem.meta["place"]}
     return shared_grader(seconds).grade("gym", "reasoning_gym", **item)
+
+
+def _full(found: Outcome) -> bool:
+    return found.score is not None and found.score >= 1 - 1e-9
 
 
 def _ready(found: Outcome, where: str) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ coin_flip              0 passes for every probability below its absolute toleran
 gsm_symbolic           the first number of a text counts, without its sign
 fraction_simplification  a right fraction passes with anything around it
 time_intervals         "2 days" passes with anything after it
+sokoban                what is no move is skipped, so several solutions at once pass, or one with words around it
 =====================  ==================================================================================
 """
 
@@ -21,7 +22,10 @@ from rlvr.tasks.countdown import check_puzzle
 from rlvr.tasks.text import Checked
 from rlvr.types import Problem
 
-__all__ = ["STRICTER"]
+__all__ = ["NOT_BEYOND", "STRICTER"]
+
+NOT_BEYOND = frozenset({"sokoban"})
+"""Data sets whose answers are walks: one that had solved the task before its last step is a solution with more behind it."""
 
 TOLERANCE = Fraction(1, 1000)  # of a probability, relative
 PROBABILITY = r"\d{1,40}/[1-9]\d{0,40}|\d{0,40}\.?\d{1,40}(?:[eE]-?\d{1,2})?"
@@ -64,6 +68,10 @@ def _interval(problem: Problem, answer: str) -> Checked:
     return Checked("right" if re.fullmatch(shape, answer.strip()) else "unparsed", answer)
 
 
+def _moves(problem: Problem, answer: str) -> Checked:
+    return Checked("right" if re.fullmatch("[LDUR]+", answer.strip()) else "unparsed", answer)
+
+
 STRICTER: Mapping[str, Callable[[Problem, str], Checked]] = {
     "countdown": _puzzle,
     "puzzle24": _puzzle,
@@ -73,4 +81,5 @@ STRICTER: Mapping[str, Callable[[Problem, str], Checked]] = {
     "gsm_symbolic": _number,
     "fraction_simplification": _fraction,
     "time_intervals": _interval,
+    "sokoban": _moves,
 }
