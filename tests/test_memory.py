@@ -15,9 +15,10 @@ if sys.argv[1] == "keep":
     keep_freed_memory()
 def step():
     return [torch.ones(1 << 20) for _ in range(4)]
-step(), step()
+for _ in range(5):
+    step()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(50):
+for _ in range(200):
     step()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
