@@ -8,9 +8,11 @@ import pytest
 from rlvr.lab.memory import keep_freed_memory
 
 PAGES = """
-import resource, sys
+import ctypes, resource, sys
 import torch
-from rlvr.lab.memory import keep_freed_memory
+from rlvr.lab.memory import MMAP_THRESHOLD, keep_freed_memory
+# The default, held fast: left alone it grows with use, depending on what else was freed.
+ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 128 << 10)
 if sys.argv[1] == "keep":
     keep_freed_memory()
 def step():
