@@ -250,3 +250,17 @@ def test_a_verifier_that_pays_in_part_is_measured_by_its_gold():
     half = attack(lambda problem, text: 0.5 * (problem.answer in text), targets_of(task, 6))
     assert {f.family for f in half if f.hole} >= {"hedges", "right answer"}
     assert Verdict(True, "correct").answer is None
+
+
+@needs_gym
+def test_sokobans_verdict_takes_moves_and_nothing_else():
+    task = load_task("gym:sokoban")
+    for target in targets_of(task, 3):
+        moves = target.problem.answer
+        told = [
+            task.verify(target.problem, f"<answer>{text}</answer>").correct
+            for text in (moves, f"so {moves}", moves + "U")
+        ]
+        assert told[:2] == [True, False]
+        # The walk had solved it one move before.
+        assert not told[2]

@@ -92,6 +92,8 @@ def test_a_verifier_is_trained_on_what_a_run_writes_and_pays_another(run: Path, 
     assert "holds a run" in capsys.readouterr().err
     assert main(["verifier", "cot_L3", *few]) == 2
     assert "cot_L2" in capsys.readouterr().err
+    assert main(["verifier", "cot_L2", *few, "--difficulty", "n=99", "--out", str(tmp_path / "new" / "orm")]) == 2
+    assert "n = 99" in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
 def test_a_verifier_that_is_not_there_is_told_of_before_a_base_is_made(tmp_path: Path, capsys) -> None:

@@ -152,7 +152,7 @@ class Verifier:
     kind: Literal["orm", "prm"] = "orm"
     """An ORM judges whole texts, a PRM every token (the least score counts)."""
     difficulty: tuple[str, ...] = ()
-    """What problems to draw, such as `--difficulty n=4,12 k=1,7` (default: the run's own)."""
+    """What problems to draw, such as `--difficulty n=4,12 k=1,7` (default: the run's own; of a base model these)."""
     problems: int = 6000
     """Problems to learn from."""
     samples: int = 2

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from rlvr.cli import options
 from rlvr.cli.words import Mistake, console, difficulty
-from rlvr.lab.pretrain import BASES, base_recipe, start_of
+from rlvr.lab.pretrain import BASES, base_recipe, bases_root, start_of
 from rlvr.lab.progress import Board
 from rlvr.lab.recipe import Recipe
 from rlvr.lab.train import read_recipe
 from rlvr.lab.verifier import VerifierRecipe, train_verifier
+from rlvr.rng import generator
 
 __all__ = ["verifier_run"]
 
@@ -22,19 +23,23 @@ def verifier_run(command: options.Verifier) -> None:
     folder = command.out or Path("runs") / f"{command.kind}-{Path(command.run).name}-s{command.seed}"
     if (folder / "config.json").is_file() and not (folder / "examples.jsonl").is_file():
         raise Mistake(f"{folder} holds a run; give another folder with --out")
-    run = _run(command, folder)
-    recipe = read_recipe(run)
+    recipe = _recipe(command.run, command.seed)
     if recipe.model is not None:
-        raise Mistake(f"{run} is a language model's run; accepted are runs of the lab's own models")
+        raise Mistake(f"{command.run} is a language model's run; accepted are runs of the lab's own models")
+    # Of what a base was trained on it gets nearly all right: there is nothing to tell apart, so longer prompts come with it.
+    usual = VerifierRecipe().difficulty if command.run in BASES else dict(recipe.difficulty)
     how = VerifierRecipe(
         kind=command.kind,
         aggregate="last" if command.kind == "orm" else "min",
-        difficulty=difficulty(command.difficulty) or dict(recipe.difficulty),
+        difficulty=difficulty(command.difficulty) or usual,
         problems=command.problems,
         samples=command.samples,
         steps=command.steps,
         seed=command.seed,
     )
+    # What can't be posed is refused before a base is made.
+    recipe.the_task.problem(generator(command.seed, "verifier", "trial"), **how.difficulty)
+    run = _run(command, folder)
     found = train_verifier(folder, run, how)
     console().print(
         f"Of {found['examples']:,} completions it never saw, {100 * found['base_rate']:.1f} % right: "
@@ -45,14 +50,20 @@ def verifier_run(command: options.Verifier) -> None:
     print(f"Verifier: {folder}  (be paid by it: rlvr train grpo_lecture --reward \"verifier(path='{beside}')\")")
 
 
+def _recipe(run: str, seed: int) -> Recipe:
+    """That of a run folder, or of a base model by its name."""
+    if (Path(run) / "config.json").is_file():
+        return read_recipe(Path(run))
+    if run not in BASES:
+        raise Mistake(f"verifier {run!r}: accepted are a run folder, or a base model: {', '.join(BASES)}")
+    return base_recipe(run, seed)
+
+
 def _run(command: options.Verifier, folder: Path) -> Path:
-    """The run whose completions it learns from: a folder, or a base model by its name, made if need be."""
+    """The run whose completions it learns from; a base model is made if need be."""
     if (Path(command.run) / "config.json").is_file():
         return Path(command.run)
-    if command.run not in BASES:
-        raise Mistake(f"verifier {command.run!r}: accepted are a run folder, or a base model: {', '.join(BASES)}")
     label, recipe = f"base {command.run}", Recipe(base=command.run, base_seed=command.seed)
-    with Board({label: base_recipe(command.run, command.seed).steps}) as board:
-        total = board.jobs[label].total
-        root = folder.parent
-        return start_of(recipe, root, lambda step, metrics: board.update(label, step + 1, total, metrics))
+    total = base_recipe(command.run, command.seed).steps
+    with Board({label: total}) as board:
+        return start_of(recipe, bases_root(folder), lambda step, metrics: board.update(label, step + 1, total, metrics))
