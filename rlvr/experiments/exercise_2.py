@@ -71,9 +71,8 @@ def answer(results: Results) -> str:
 
 
 def _points(gap: Interval) -> str:
-    side = "above" if gap.value >= 0 else "below"
-    words = f"{100 * abs(gap.value):.1f} points {side}"
-    return f"{words} ([{100 * gap.lo:.1f}, {100 * gap.hi:.1f}])" if np.isfinite([gap.lo, gap.hi]).all() else words
+    span = f" [{100 * gap.lo:.1f}, {100 * gap.hi:.1f}]" if np.isfinite([gap.lo, gap.hi]).all() else ""
+    return f"{100 * gap.value:+.1f} points{span} from"
 
 
 def panels(results: Results) -> list[Panel]:
